@@ -69,7 +69,7 @@ def test_records_survive_kills_exactly_once_and_a_forgotten_one_stays_forgotten(
         state, rows = timed(state, points, times)
         state, info = assimilate_inplace(state, rows)
         for i, key in enumerate(keys):
-            expected[key] = (offset + i + 1, int(info.labels[i]), info.met.novelty[i], n)
+            expected[key] = (offset + i + 1, int(info.labels[i]), info.scores.novelty[i], n)
         offset += len(keys)
         assert reply.json()["log_offset"] == offset
         if n == 10:

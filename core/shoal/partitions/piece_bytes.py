@@ -46,8 +46,8 @@ from shoal.points.rows import Points, SparseRows
 from shoal.points.weighted_rows import WeightedRows, checked_weights, unweighted, weights_of
 from shoal.runtime.arithmetic import arithmetic
 from shoal.runtime.cache import library_digest
-from shoal.sequential import Encounter
-from shoal.sequential.learn import first_encounter
+from shoal.sequential import PrequentialScores
+from shoal.sequential.learn import unscored
 
 _FORMAT = 1
 """Format number of the bytes, raised with every change of them."""
@@ -126,9 +126,9 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
         given: dict[str, Any] = {name: arrays.pop(name) for name in _CONTEXT_ROWS}
         given |= {name: header[name] for name in _CONTEXT_NUMBERS}
         context = RoundContext(settings=settings, prior=prior, clock=clock, **given)
-        labels, met = np.full(len(rows), -1, dtype=np.int64), first_encounter(len(rows))
+        labels, scores = np.full(len(rows), -1, dtype=np.int64), unscored(len(rows))
         numbers = {name: header[name] for name in _TASK_NUMBERS}
-        task = PieceTask(context=context, part=part, rows=rows, labels=labels, met=met, **numbers)
+        task = PieceTask(context=context, part=part, rows=rows, labels=labels, scores=scores, **numbers)
         _check_task(task)
         return task
     except (*READ_ERRORS, OverflowError) as error:
@@ -139,12 +139,12 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
 
 def result_to_bytes(result: PieceResult) -> bytes:
     """The bytes of what came of a piece. Equal results give equal bytes."""
-    part, met = result.part, result.met
+    part, scores = result.part, result.scores
     header: dict[str, Any] = {"learnt": pieces_version(), "events": [list(event) for event in result.events]}
     header["monitored"] = part.monitor is not None
     header["part"], arrays = part_to_arrays("part", part)
-    arrays |= {"labels": result.labels, "log_density": met.log_density, "novelty": met.novelty}
-    return pack_arrays(header, arrays | {"born": np.flatnonzero(met.born).astype(np.int64)})
+    arrays |= {"labels": result.labels, "log_density": scores.log_density, "novelty": scores.novelty}
+    return pack_arrays(header, arrays | {"born": np.flatnonzero(scores.born).astype(np.int64)})
 
 
 def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
@@ -164,8 +164,8 @@ def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
         ]
         born = np.zeros(n_rows, dtype=np.bool_)
         born[arrays["born"]] = True
-        met = Encounter(arrays["log_density"], arrays["novelty"], born)
-        result = PieceResult(part, events, arrays["labels"], met)
+        scores = PrequentialScores(arrays["log_density"], arrays["novelty"], born)
+        result = PieceResult(part, events, arrays["labels"], scores)
         _check_result(result, task)
         return result
     except (*READ_ERRORS, OverflowError) as error:
@@ -211,11 +211,11 @@ def _check_result(result: PieceResult, task: PieceTask) -> None:
     require((part.monitor is None) == (task.part.monitor is None), "a monitor where there is none")
     for array, kind in (
         (result.labels, np.int64),
-        (result.met.log_density, np.float64),
-        (result.met.novelty, np.float64),
+        (result.scores.log_density, np.float64),
+        (result.scores.novelty, np.float64),
     ):
         require(array.shape == (n_rows,) and array.dtype == kind, "it belongs to another piece")
-    require(not np.isnan((result.met.log_density, result.met.novelty)).any(), "what was said of a row is no number")
+    require(not np.isnan((result.scores.log_density, result.scores.novelty)).any(), "a score of a row is no number")
     ids = np.append(task.context.ids, first + np.arange(n - len(task.context.ids)))
     require(bool(np.isin(result.labels, ids).all()), "a row belongs to no component")
     for event in result.events:

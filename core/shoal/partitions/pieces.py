@@ -28,7 +28,7 @@ from shoal.partitions.parts import copied, decayed_inplace, part_of
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints
 from shoal.runtime.threads import run_at_once
-from shoal.sequential import Encounter
+from shoal.sequential import PrequentialScores
 from shoal.sequential.learn import learn_inplace, renewed_cache
 
 NEVER = 1 << 61
@@ -69,8 +69,8 @@ class PieceTask(NamedTuple):
     """Most components that the partition may have, those of the base included."""
     labels: IntArray
     """(N,) where the ids of the rows' components belong. They are written, and never read."""
-    met: Encounter
-    """Where what the mixture said of the rows belongs, N of each. The same."""
+    scores: PrequentialScores
+    """Where the scores of the rows belong, N of each. The same."""
 
 
 class PieceResult(NamedTuple):
@@ -82,7 +82,7 @@ class PieceResult(NamedTuple):
     """In order of offset."""
     labels: IntArray
     """(N,) ids of the rows' components, with those from `next_id` on as if the partition were the first one."""
-    met: Encounter
+    scores: PrequentialScores
     """Of the N rows."""
 
 
@@ -93,7 +93,7 @@ class PieceRunner(Protocol):
         """The results of `learnt_piece`, one a task, in the order of the tasks.
 
         Each task must be computed once in this process, or on a copy elsewhere: `learnt_piece` writes `part`, `labels`
-        and `met` of its task. A task that was sent elsewhere and did not come back may still be computed here, since
+        and `scores` of its task. A task that was sent elsewhere and did not come back may still be computed here, since
         here nothing of it was written. No task may be written any more when this returns or raises. Arrays of a result
         are the caller's own from then on.
         """
@@ -111,7 +111,7 @@ def at_once(tasks: Sequence[PieceTask]) -> list[PieceResult]:
 
 
 def learnt_piece(task: PieceTask) -> PieceResult:
-    """A partition after the rows of a task. Writes `part`, `labels` and `met` of the task, which the result shares."""
+    """A partition after the rows of a task. Writes its `part`, `labels` and `scores`, which the result shares."""
     context, part = task.context, task.part
     if task.from_base:
         part = decayed_inplace(context, copied(part), context.begins_at, task.base_at, task.low)
@@ -119,8 +119,8 @@ def learnt_piece(task: PieceTask) -> PieceResult:
     own = working_state(context, part, task.low)
     if task.from_base:
         own = own._replace(cache=renewed_cache(own))
-    own, events = learn_inplace(own, task.rows, task.labels, task.met, part_limit=max(task.limit, own.n_components))
-    return PieceResult(part_of(own), events, task.labels, task.met)
+    own, events = learn_inplace(own, task.rows, task.labels, task.scores, part_limit=max(task.limit, own.n_components))
+    return PieceResult(part_of(own), events, task.labels, task.scores)
 
 
 def working_state(context: RoundContext, part: Part, points_seen: int) -> MixtureState:

@@ -47,7 +47,7 @@ from shoal.partitions.parts import (
 from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, RoundContext, in_turn
 from shoal.points.arrays import IntArray
 from shoal.points.weighted_rows import LearntPoints
-from shoal.sequential import AssimilateInfo, Encounter
+from shoal.sequential import AssimilateInfo, PrequentialScores
 from shoal.sequential import assimilate_inplace as assimilate_in_turn_inplace
 from shoal.sequential.forgetting import retire_forgotten_inplace
 from shoal.sequential.learn import (
@@ -72,7 +72,7 @@ def assimilate_inplace(state: MixtureState, x: Any, run: PieceRunner = in_turn) 
 
 
 def learn_in_rounds_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: PieceRunner = in_turn
+    state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, run: PieceRunner = in_turn
 ) -> tuple[MixtureState, list[Event]]:
     """`sequential.learn.learn_inplace` by partitions, where rows belong to rounds."""
     events: list[Event] = []
@@ -83,7 +83,7 @@ def learn_in_rounds_inplace(
         if before > 0:
             stop = min(len(x), start + before)
             rows = slice(start, stop)
-            state, found = learn_inplace(state, x[rows], labels[rows], met.rows(rows))
+            state, found = learn_inplace(state, x[rows], labels[rows], scores.rows(rows))
             events.extend(found)
             start = stop
             continue
@@ -94,7 +94,7 @@ def learn_in_rounds_inplace(
         stop = min(len(x), start + end - seen)
         rows = slice(start, stop)
         if stop > start:
-            state, found = _learn_within_inplace(state, x[rows], labels[rows], met.rows(rows), run)
+            state, found = _learn_within_inplace(state, x[rows], labels[rows], scores.rows(rows), run)
             events.extend(found)
         if state.points_seen == end:
             state, found = _ended_inplace(state)
@@ -136,7 +136,7 @@ def _ranges(within: Round, partitions: int, low: int, high: int) -> list[_Range]
 
 
 def _learn_within_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, run: PieceRunner
+    state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, run: PieceRunner
 ) -> tuple[MixtureState, list[Event]]:
     """Learn rows that lie within the round of the state."""
     within, settings, seen = state.round, state.settings, state.points_seen
@@ -163,7 +163,7 @@ def _learn_within_inplace(
             x[rows],
             n + share,
             labels[rows],
-            met.rows(rows),
+            scores.rows(rows),
         )
         tasks.append(task)
     results = run(tasks)
@@ -173,10 +173,10 @@ def _learn_within_inplace(
 
 
 def _write(task: PieceTask, result: PieceResult) -> None:
-    """Write labels and encounters where they belong, if they were computed elsewhere."""
+    """Write labels and scores where they belong, if they were computed elsewhere."""
     if result.labels is not task.labels:
         task.labels[:] = result.labels
-        for own, found in zip(task.met, result.met, strict=True):
+        for own, found in zip(task.scores, result.scores, strict=True):
             own[:] = found
 
 

@@ -20,7 +20,7 @@ from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext, at_onc
 from shoal.points.weighted_rows import LearntPoints
 from shoal.runtime.executors import Executor, InProcess, in_order, lasting
 from shoal.runtime.threads import run_beside
-from shoal.sequential.learn import first_encounter
+from shoal.sequential.learn import unscored
 
 
 class _Common(NamedTuple):
@@ -32,7 +32,7 @@ class _Common(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """The rest of a task. Labels and encounters are not sent, because they are never read."""
+    """The rest of a task. Labels and scores are not sent, because they are never read."""
 
     part: Part | None
     """None for the base."""
@@ -91,11 +91,11 @@ def _computed(common: _Common, sent: _Sent) -> PieceResult:
             "machines of the cluster the same versions"
         )
     n = len(sent.rows)
-    labels, met = np.full(n, -1, dtype=np.int64), first_encounter(n)
+    labels, scores = np.full(n, -1, dtype=np.int64), unscored(n)
     part = common.base if sent.part is None else sent.part
     assert part is not None
     from_base, numbers = sent.part is None, (sent.base_at, sent.low)
-    task = PieceTask(common.context, part, from_base, *numbers, sent.rows, sent.limit, labels, met)
+    task = PieceTask(common.context, part, from_base, *numbers, sent.rows, sent.limit, labels, scores)
     return learnt_piece(_own(task))
 
 

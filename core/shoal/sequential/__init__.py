@@ -11,12 +11,12 @@ from shoal.sequential.assimilate import (
     timed,
     weighted_as_learnt,
 )
-from shoal.sequential.learn import Encounter
+from shoal.sequential.learn import PrequentialScores
 from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
 
 __all__ = [
     "AssimilateInfo",
-    "Encounter",
+    "PrequentialScores",
     "apply_settings_inplace",
     "assimilate_inplace",
     "assimilate_together_inplace",

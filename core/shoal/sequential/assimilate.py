@@ -35,7 +35,7 @@ from shoal.points.weighted_rows import (
     weights_of,
     with_weights,
 )
-from shoal.sequential.learn import Encounter, Learn, empty_state, first_encounter, learn_inplace, limit_of
+from shoal.sequential.learn import Learn, PrequentialScores, empty_state, learn_inplace, limit_of, unscored
 from shoal.sequential.rescale import learn_watched_inplace
 from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
@@ -56,9 +56,8 @@ class AssimilateInfo(NamedTuple):
     n_merges: int
     n_prunes: int
     births_refused: int
-    met: Encounter = first_encounter(0)
-    """What the mixture said of each point just before it was learnt; of the first point of all, nothing but that it is
-    new."""
+    scores: PrequentialScores = unscored(0)
+    """Of each point just before it was learnt. Of the first point of all, only that it is new."""
 
 
 def initial_state(settings: StreamSettings) -> MixtureState:
@@ -124,29 +123,29 @@ def assimilate_inplace(
     """
     x = with_weights(state.settings.domain.held(unweighted(x)), weights_of(x))
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
-    met = first_encounter(len(x))
+    scores = unscored(len(x))
     events: list[Event] = []
     start = 0
     while start < len(x):
         if state.frozen:
             rows = slice(start, None)
-            state, found = _learn_frozen_inplace(state, x[rows], labels[rows], met.rows(rows), learn)
+            state, found = _learn_frozen_inplace(state, x[rows], labels[rows], scores.rows(rows), learn)
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
-        state = _warm_up_inplace(state, x[start:stop], labels, met.rows(slice(start, stop)), stop, events)
+        state = _warm_up_inplace(state, x[start:stop], labels, scores.rows(slice(start, stop)), stop, events)
         start = stop
     if any(event.kind != "born" for event in events):
         labels = live_labels(state, unweighted(x), labels)
-    return state, _info(labels, events, state.births_refused - refused, met)
+    return state, _info(labels, events, state.births_refused - refused, scores)
 
 
 def _learn_frozen_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, learn: Learn
+    state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, learn: Learn
 ) -> tuple[MixtureState, list[Event]]:
     """Learn rows after the warm-up."""
     state.settings.check_chosen_domain(unweighted(x))
-    return learn_watched_inplace(state, x, labels, met, learn)
+    return learn_watched_inplace(state, x, labels, scores, learn)
 
 
 def assimilate_together_inplace(
@@ -160,8 +159,8 @@ def assimilate_together_inplace(
     settings, refused, began = state.settings, state.births_refused, state.points_seen
     parts = [with_weights(settings.domain.held(unweighted(part)), weights_of(part)) for part in parts]
     x = stacked_weighted(parts)
-    labels, met = np.full(len(x), -1, dtype=np.int64), first_encounter(len(x))
-    state, events = _learn_frozen_inplace(state, x, labels, met, learn)
+    labels, scores = np.full(len(x), -1, dtype=np.int64), unscored(len(x))
+    state, events = _learn_frozen_inplace(state, x, labels, scores, learn)
     ends = np.cumsum([len(part) for part in parts])
     last = len(parts) - 1
     found: list[list[Event]] = [[] for _ in parts]
@@ -174,25 +173,27 @@ def assimilate_together_inplace(
     infos = []
     for i, (part, end) in enumerate(zip(parts, ends.tolist(), strict=True)):
         rows = slice(end - len(part), end)
-        infos.append(_info(labels[rows], found[i], state.births_refused - refused if i == last else 0, met.rows(rows)))
+        infos.append(
+            _info(labels[rows], found[i], state.births_refused - refused if i == last else 0, scores.rows(rows))
+        )
     return state, infos
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: LearntPoints, labels: IntArray, met: Encounter, stop: int, events: list[Event]
+    state: MixtureState, part: LearntPoints, labels: IntArray, scores: PrequentialScores, stop: int, events: list[Event]
 ) -> MixtureState:
     """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
-    `labels` are those of the call; `part` ends at its row `stop`, and `met` is of its rows. A fit labels all buffered
-    rows of the call again.
+    `labels` are those of the call; `part` ends at its row `stop`, and `scores` are of its rows. A fit labels all
+    buffered rows of the call again.
     """
     n_rows = state.points_seen + len(part)
     state = buffered(state, part)
     if state.prior is not None:
-        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], met)
+        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], scores)
         events.extend(found)
     else:
-        met.born[:1] = True  # the first point of all
+        scores.born[:1] = True  # the first point of all
     if n_rows == state.next_refit:
         fit = refit(state, n_rows)
         state = fit.state
@@ -219,10 +220,10 @@ def live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
     return labels
 
 
-def _info(labels: IntArray, events: list[Event], refused: int, met: Encounter) -> AssimilateInfo:
+def _info(labels: IntArray, events: list[Event], refused: int, scores: PrequentialScores) -> AssimilateInfo:
     kinds = [event.kind for event in events]
     return AssimilateInfo(
-        labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused, met
+        labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused, scores
     )
 
 
@@ -259,4 +260,4 @@ def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[Mi
         state = with_new_window(state)
     if "check_schedule" in changed:
         state = state._replace(next_check=next_check(state.points_seen, state.n_components, settings.check_schedule))
-    return state, _info(np.zeros(0, dtype=np.int64), [], 0, first_encounter(0))
+    return state, _info(np.zeros(0, dtype=np.int64), [], 0, unscored(0))

@@ -87,8 +87,8 @@ def empty_state(
     return state if prior is None else with_new_window(state)
 
 
-class Encounter(NamedTuple):
-    """What the mixture said of N points, each just before it was learnt."""
+class PrequentialScores(NamedTuple):
+    """What the mixture predicted of N points, each just before it was learnt (Dawid 1984)."""
 
     log_density: Array
     """(N,) log predictive densities in nats, in the units of the points. NaN before there is a prior."""
@@ -97,17 +97,17 @@ class Encounter(NamedTuple):
     born: BoolArray
     """(N,) whether the point founded a component."""
 
-    def rows(self, rows: slice) -> "Encounter":
+    def rows(self, rows: slice) -> "PrequentialScores":
         """The same for some of the points, as views."""
-        return Encounter(self.log_density[rows], self.novelty[rows], self.born[rows])
+        return PrequentialScores(self.log_density[rows], self.novelty[rows], self.born[rows])
 
 
-def first_encounter(n: int) -> Encounter:
-    """Of n points of a stream that has no prior and no component yet."""
-    return Encounter(np.full(n, np.nan), np.ones(n), np.zeros(n, dtype=np.bool_))
+def unscored(n: int) -> PrequentialScores:
+    """Scores of n points of a stream that has no prior and no component yet."""
+    return PrequentialScores(np.full(n, np.nan), np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
-Learn: TypeAlias = Callable[[MixtureState, LearntPoints, IntArray, Encounter], tuple[MixtureState, list[Event]]]
+Learn: TypeAlias = Callable[[MixtureState, LearntPoints, IntArray, PrequentialScores], tuple[MixtureState, list[Event]]]
 """How rows are learnt under a set prior: `learn_inplace`, or what gives the same kind of results."""
 
 
@@ -115,14 +115,14 @@ def learn_inplace(
     state: MixtureState,
     x: LearntPoints,
     labels: IntArray,
-    met: Encounter | None = None,
+    scores: PrequentialScores | None = None,
     *,
     part_limit: int | None = None,
 ) -> tuple[MixtureState, list[Event]]:
     """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and
-    `met`, where given. Gives the events in order of offset.
+    `scores`, where given. Gives the events in order of offset.
 
     part_limit: where the state is one of a partition, the most components that it may have. No component leaves it, so
     that those of all partitions remain the same.
@@ -131,7 +131,7 @@ def learn_inplace(
     whole = part_limit is None
     limit = limit_of(state.settings, state.prior) if part_limit is None else part_limit
     events: list[Event] = []
-    met = first_encounter(len(x)) if met is None else met
+    scores = unscored(len(x)) if scores is None else scores
     points, weights = unweighted(x), weights_of(x)
     rules = _rules(state.settings, limit)
     batch = _BatchPass(rules, OnePass(state.prior, rules, min(LONGEST_BLOCK, len(x))), _log_volume(state))
@@ -150,7 +150,7 @@ def learn_inplace(
                 piece = z[start - first : end - first]
                 rows = slice(start, end)
                 own = None if weights is None else weights[rows]
-                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], met.rows(rows), batch, events)
+                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], scores.rows(rows), batch, events)
                 start += n_absorbed
             state = _due_inplace(state, limit, events, whole)
     return state, events
@@ -192,7 +192,7 @@ def _absorb_inplace(
     z: Points,
     weights: Array | None,
     labels: IntArray,
-    met: Encounter,
+    scores: PrequentialScores,
     batch: _BatchPass,
     events: list[Event],
 ) -> tuple[MixtureState, int]:
@@ -206,19 +206,19 @@ def _absorb_inplace(
     if holed:
         assert state.prior is not None
         weight = 1.0 if weights is None else float(weights[0])
-        given = (components, before, state.points_seen, z, labels, met.log_density, met.novelty)
+        given = (components, before, state.points_seen, z, labels, scores.log_density, scores.novelty)
         result = holed_point_inplace(state.prior, batch.rules, *given, weight)
     else:
-        piece = Piece(z, labels, met.log_density, met.novelty, weights)
+        piece = Piece(z, labels, scores.log_density, scores.novelty, weights)
         result = batch.one_pass.absorb_inplace(components, before, state.points_seen, piece)
     weights = None if weights is None else weights[: result.n_done]
-    _normalise_inplace(state, batch.log_volume, met.log_density[: result.n_done], weights)
+    _normalise_inplace(state, batch.log_volume, scores.log_density[: result.n_done], weights)
     if holed:  # the scale of a missing feature is no part of the density of the others
-        met.log_density[0] += float(np.log(state.scale[np.isnan(as_table(z)[0])]).sum())
+        scores.log_density[0] += float(np.log(state.scale[np.isnan(as_table(z)[0])]).sum())
     births = result.n_components - before
-    met.born[: result.n_done] = False
+    scores.born[: result.n_done] = False
     if births:
-        met.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
+        scores.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
     state = _report(state, result, events)
@@ -242,7 +242,7 @@ def _normalise_inplace(state: MixtureState, log_volume: float, log_density: Arra
 
 
 def _alarmed(state: MixtureState, result: PassResult) -> RefinementSchedule:
-    """The course with the first alarm of a component that misfits, unless one stands."""
+    """The schedule with the first alarm of a component that misfits, unless one stands."""
     if result.first_misfit < 0 or state.schedule.alarm >= 0:
         return state.schedule
     return state.schedule._replace(alarm=state.points_seen + result.first_misfit + 1)

@@ -45,7 +45,7 @@ from shoal.mixture import (
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
-from shoal.sequential.learn import Encounter, Learn, empty_state, first_encounter, learn_inplace, limit_of
+from shoal.sequential.learn import Learn, PrequentialScores, empty_state, learn_inplace, limit_of, unscored
 from shoal.sequential.prior import AutoPrior, choose_prior
 
 STEP, EARLY, LATER_STEP = 1_024, 8_192, 32_768
@@ -84,12 +84,12 @@ MOST_REFUSALS = 6
 
 
 def learn_watched_inplace(
-    state: MixtureState, x: LearntPoints, labels: IntArray, met: Encounter, learn: Learn = learn_inplace
+    state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, learn: Learn = learn_inplace
 ) -> tuple[MixtureState, list[Event]]:
     """Learn raw rows x (N, D) as `learn` does, with looks at the scale where the stream is watched."""
     if not is_watched(state):
         state = state if state.watch is None else state._replace(watch=None)
-        return learn(state, x, labels, met)
+        return learn(state, x, labels, scores)
     events: list[Event] = []
     start = 0
     while start < len(x):
@@ -97,7 +97,7 @@ def learn_watched_inplace(
         stop = min(len(x), start + watch.next_look - state.points_seen)
         rows = slice(start, stop)
         _keep_inplace(watch, state.points_seen, x[rows])
-        state, found = learn(state._replace(watch=watch), x[rows], labels[rows], met.rows(rows))
+        state, found = learn(state._replace(watch=watch), x[rows], labels[rows], scores.rows(rows))
         events.extend(found)
         if state.points_seen == watch.next_look:
             state, found = _look_inplace(state, watch)
@@ -207,9 +207,9 @@ def _fit_to_recent_rows(state: MixtureState, watch: ScaleWatch) -> _RecentFit | 
     for thorough in (False, True):
         chosen = choose_prior(rows, state.settings, thorough=thorough)
         fresh = empty_state(state.settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
-        met = first_encounter(len(rows))
-        fresh, _ = learn_inplace(fresh, with_weights(rows, weights), np.empty(len(rows), dtype=np.int64), met)
-        gain = weights * (met.log_density - now)
+        scores = unscored(len(rows))
+        fresh, _ = learn_inplace(fresh, with_weights(rows, weights), np.empty(len(rows), dtype=np.int64), scores)
+        gain = weights * (scores.log_density - now)
         if float(gain.sum()) <= LEAST_GAIN * float(weights.sum()):
             return None
     return _RecentFit(chosen, owner, gain, _typical(fresh))

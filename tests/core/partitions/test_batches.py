@@ -115,7 +115,7 @@ def test_any_groups_give_the_state_and_the_answers_of_batches_alone(stream: str,
             assert info.events == alone.events
             assert_array_equal(info.labels, alone.labels)
             for name in ("log_density", "novelty", "born"):
-                assert_array_equal(getattr(info.met, name), getattr(alone.met, name))
+                assert_array_equal(getattr(info.scores, name), getattr(alone.scores, name))
             assert info[2:5] == alone[2:5]
         for counted in (0, len(batches) // 2):  # refused births are those of all batches up to the end of a pass
             ends = np.cumsum(passes)
@@ -140,7 +140,7 @@ def test_batches_of_sparse_rows_are_learnt_together() -> None:
     assert to_bytes(state) == to_bytes(expected)
     for info, alone in zip(infos, told, strict=True):
         assert_array_equal(info.labels, alone.labels)
-        assert_array_equal(info.met.log_density, alone.met.log_density)
+        assert_array_equal(info.scores.log_density, alone.scores.log_density)
 
 
 def test_no_more_is_read_than_is_learnt() -> None:

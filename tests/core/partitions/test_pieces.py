@@ -97,7 +97,7 @@ def learnt(settings: StreamSettings, x: Any, run: Any, times: Any = None) -> tup
             state, rows = timed(state, rows, times[start:stop])
         state, info = assimilate_inplace(state, rows, run)
         events += info.events
-        said.append((info.labels, *info.met))
+        said.append((info.labels, *info.scores))
     return to_bytes(state), events, said
 
 

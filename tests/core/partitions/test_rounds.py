@@ -60,7 +60,7 @@ def fed(
         state = from_bytes(to_bytes(state))[0] if save else state
         events += info.events
         labels.append(info.labels)
-        densities.append(info.met.log_density)
+        densities.append(info.scores.log_density)
     return Fed(state, events, np.concatenate(labels), np.concatenate(densities))
 
 

@@ -18,9 +18,9 @@ async def test_learning_tells_what_the_mixture_said_of_each_point_before(running
         answer = await running.learn(part)
         state, info = assimilate_inplace(state, part)
         assert answer["components"] == info.labels.tolist()
-        assert answer["novelty"] == info.met.novelty.tolist()
-        assert answer["log_density"] == [None if np.isnan(x) else x for x in info.met.log_density.tolist()]
-        assert answer["born"] == info.met.born.tolist()
+        assert answer["novelty"] == info.scores.novelty.tolist()
+        assert answer["log_density"] == [None if np.isnan(x) else x for x in info.scores.log_density.tolist()]
+        assert answer["born"] == info.scores.born.tolist()
     born = [event for event in info.events if event.kind == "born"]
     far = await running.learn([[1000.0, 1000.0], clusters[0]])
     assert far["born"] == [True, False]

@@ -55,13 +55,13 @@ async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -
     running.begin()
     assert await told(running.registry) == found
 
-    state, met = initial_state(StreamSettings(**settings)), []
+    state, scores = initial_state(StreamSettings(**settings)), []
     for start, stop in zip([0, *stops], stops, strict=False):
         state, info = assimilate_inplace(state, x[start:stop])
-        met.append(info.met.log_density)
+        scores.append(info.scores.log_density)
     view = await running.registry.view("default", timeout_s=120)
     assert view.score.n_points == 1_000
-    assert view.score.mean == pytest.approx(np.concatenate(met)[-1_000:].mean(), rel=1e-12)
+    assert view.score.mean == pytest.approx(np.concatenate(scores)[-1_000:].mean(), rel=1e-12)
     running.close()
 
 

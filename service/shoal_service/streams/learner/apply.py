@@ -196,7 +196,7 @@ def labels_of(info: "AssimilateInfo") -> LearntRows:
     labels = np.empty(len(info.labels), LEARNT)
     labels["component"] = info.labels
     for name in ("novelty", "log_density", "born"):
-        labels[name] = getattr(info.met, name)
+        labels[name] = getattr(info.scores, name)
     return labels
 
 

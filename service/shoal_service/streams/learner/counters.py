@@ -39,4 +39,4 @@ class LearnerCounters:
             self.prunes += info.n_prunes
             self.births_refused += info.births_refused
             if n_points:
-                self.scores.add(info.met.log_density, info.met.novelty)
+                self.scores.add(info.scores.log_density, info.scores.novelty)

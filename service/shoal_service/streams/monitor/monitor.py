@@ -85,8 +85,8 @@ def _score_inplace(
             rows = slice(start, stop)
             scores, some = add_points_inplace(
                 scores,
-                info.met.log_density[rows],
-                info.met.novelty[rows],
+                info.scores.log_density[rows],
+                info.scores.novelty[rows],
                 live=start == first,
                 threshold=settings.novelty_threshold,
                 level=settings.novelty_rate,

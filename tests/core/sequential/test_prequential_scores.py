@@ -7,7 +7,7 @@ import pytest
 
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.mixture import MixtureState, StreamSettings
-from shoal.sequential import Encounter, assimilate_inplace, initial_state, publish
+from shoal.sequential import PrequentialScores, assimilate_inplace, initial_state, publish
 
 FEW = 240
 
@@ -20,7 +20,7 @@ def points(family: str, rng: np.random.Generator) -> Any:
     return rng.poisson(rates[rng.integers(2, size=FEW)]).astype(np.float64)
 
 
-def one_by_one(settings: StreamSettings, x: Any) -> tuple[MixtureState, Encounter]:
+def one_by_one(settings: StreamSettings, x: Any) -> tuple[MixtureState, PrequentialScores]:
     """Learn each point in a call of its own, and ask the snapshot for a prediction before each."""
     state, asked, born = initial_state(settings), [], []
     for i in range(len(x)):
@@ -35,7 +35,7 @@ def one_by_one(settings: StreamSettings, x: Any) -> tuple[MixtureState, Encounte
         founded = [e.children[0] for e in info.events if e.kind == "born" and e.offset == i + 1]
         born.append(bool(founded) and founded[0] not in before)
     density, novelty = np.array(asked).T
-    return state, Encounter(density, novelty, np.array(born))
+    return state, PrequentialScores(density, novelty, np.array(born))
 
 
 CASES = {
@@ -53,16 +53,16 @@ def test_what_a_batch_tells_of_its_points_is_what_a_reader_would_have_been_told(
     settings = StreamSettings(n_features=x.shape[1], **values)
     _, asked = one_by_one(settings, x)
     _, info = assimilate_inplace(initial_state(settings), x)
-    assert len(info.met.log_density) == FEW
+    assert len(info.scores.log_density) == FEW
     # The pass leaves out components that are 5 nats below the floor of 1e-3: each misses at most 7e-6 of the density.
     missing = 7e-6 * 10
-    np.testing.assert_allclose(info.met.log_density, asked.log_density, rtol=1e-9, atol=missing)
-    np.testing.assert_allclose(info.met.novelty, asked.novelty, rtol=missing, atol=1e-12)
+    np.testing.assert_allclose(info.scores.log_density, asked.log_density, rtol=1e-9, atol=missing)
+    np.testing.assert_allclose(info.scores.novelty, asked.novelty, rtol=missing, atol=1e-12)
     later = slice(64, None)  # a fit of the warm-up founds components of its own
-    np.testing.assert_array_equal(info.met.born[later], asked.born[later])
-    assert info.met.born[0]
-    assert np.isnan(info.met.log_density[0])
-    assert info.met.novelty[0] == 1.0
+    np.testing.assert_array_equal(info.scores.born[later], asked.born[later])
+    assert info.scores.born[0]
+    assert np.isnan(info.scores.log_density[0])
+    assert info.scores.novelty[0] == 1.0
 
 
 def test_the_cut_of_a_stream_changes_no_bit_of_it() -> None:
@@ -72,8 +72,8 @@ def test_the_cut_of_a_stream_changes_no_bit_of_it() -> None:
     state, parts = initial_state(settings), []
     for part in np.split(x, [1, 2, 40, 55, 171]):
         state, info = assimilate_inplace(state, part)
-        parts.append(info.met)
-    for together, pieces in zip(whole.met, zip(*parts, strict=True), strict=True):
+        parts.append(info.scores)
+    for together, pieces in zip(whole.scores, zip(*parts, strict=True), strict=True):
         np.testing.assert_array_equal(together, np.concatenate(pieces))
 
 
@@ -83,7 +83,7 @@ def test_a_point_far_from_all_others_is_new_founds_a_component_and_has_a_low_den
     settings = StreamSettings(n_features=2, family=prior.name, prior=prior)
     x = np.concatenate([rng.normal(size=(200, 2)), [[300.0, -300.0]], rng.normal(size=(5, 2))])
     _, info = assimilate_inplace(initial_state(settings), x)
-    assert info.met.born[200]
-    assert info.met.novelty[200] > 0.999
-    assert info.met.log_density[200] < info.met.log_density[50:200].min()
-    assert not info.met.born[201:].any()
+    assert info.scores.born[200]
+    assert info.scores.novelty[200] > 0.999
+    assert info.scores.log_density[200] < info.scores.log_density[50:200].min()
+    assert not info.scores.born[201:].any()
