@@ -28,6 +28,7 @@ ShoalError
     ├── NotRefinableError            a stream that keeps no points to refine
     ├── StreamConflictError          a change of shape on a live stream
     ├── SourcePositionError          the batch does not begin at the stored position of its source
+    ├── SourceChangedError           the batch is from before a change of its configured source
     ├── UnknownSourceError           no source with this name
     ├── PreconditionFailedError      If-Match did not match
     ├── NoPointsYetError             the stream is empty, so nothing can be predicted
@@ -184,6 +185,10 @@ class SourcePositionError(ServiceError):
         super().__init__(message)
         self.position = position
         """The stored position. None where there is none."""
+
+
+class SourceChangedError(ServiceError):
+    """The batch was read for a definition of its source that was changed, paused or deleted meanwhile."""
 
 
 class UnknownSourceError(ServiceError):

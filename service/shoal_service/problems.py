@@ -111,6 +111,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.SourcePositionError: Kind(
         409, "source-position", "The batch does not begin at the stored position of its source"
     ),
+    service.SourceChangedError: Kind(409, "source-changed", "The source was changed, paused or deleted meanwhile"),
     service.UnknownSourceError: Kind(404, "unknown-source", "No source has this name"),
     service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),
     service.NoPointsYetError: Kind(409, "no-points", "The stream has no points yet"),

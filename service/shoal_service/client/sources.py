@@ -56,12 +56,14 @@ def ingest_step(
     create: bool = False,
     holes: bool = False,
     incarnation: str | None = None,
+    definition: str | None = None,
 ) -> Flow[StepResult]:
     """Send the records of a source between two positions as one batch, and store the position with them.
 
     `points`: a table (N, D), or `Records`. `before`: the position that must be stored, None for none. `after`: the
     position that is stored in the same transaction. `format`, `create` and `holes` as in `ingest`. `incarnation`: of
-    the stream; NotFoundError where another one has its name.
+    the stream; NotFoundError where another one has its name. `definition`: for the connectors that the server runs
+    itself; ConflictError of the type `source-changed` where the source was changed, paused or deleted.
 
     Raises ConflictError of the type `source-position` unless the stored position, its `position`, is `before`. A step
     that was stored last may be sent again; it is answered and not stored twice.
@@ -80,6 +82,7 @@ def ingest_step(
         position=after,
         create="true" if create else None,
         incarnation=incarnation,
+        definition=definition,
     )
     headers = {"Content-Type": content_type}
     request = Request("POST", data_path(session, "ingest"), wanted, headers, content)

@@ -7,7 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.access import WRITE
-from shoal_service.errors import DeadLetteredError, NotReadyError, ParameterError, SourcePositionError
+from shoal_service.errors import (
+    DeadLetteredError,
+    NotReadyError,
+    ParameterError,
+    SourceChangedError,
+    SourcePositionError,
+)
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer, told
 from shoal_service.routes.clusters import Level
@@ -16,7 +22,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
-from shoal_service.routes.source_steps import Partition, Position, PositionBefore, Source, source_step
+from shoal_service.routes.source_steps import Definition, Partition, Position, PositionBefore, Source, source_step
 from shoal_service.streams import ClusterChoice, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode, record_columns
 from shoal_service.wire.models import AppliedOut, IngestOut
@@ -34,7 +40,7 @@ endpoints = Endpoints("points")
         docs.answer(200, AppliedOut, "Stored and learnt (`wait=applied`)", ("Idempotency-Replayed",))
         | docs.answer(202, IngestOut, "Stored durably; it will be learnt", ("Idempotency-Replayed",)),
         *docs.BODY, *docs.STREAM, *docs.WRITE, NotReadyError, DeadLetteredError,
-        SourcePositionError,
+        SourcePositionError, SourceChangedError,
     ),
 )  # fmt: skip
 async def ingest(
@@ -58,6 +64,7 @@ async def ingest(
     partition: Partition = None,
     position_before: PositionBefore = None,
     position: Position = None,
+    definition: Definition = None,
     incarnation: Annotated[
         str | None, Query(description="Refuse the batch where another incarnation of the stream has its name.")
     ] = None,
@@ -82,7 +89,7 @@ async def ingest(
         raise ParameterError("points have clusters once they are learnt; send wait=applied with level=cluster")
     wait_s = service.wait_s(timeout)
     columns = record_columns(key_column, time_column, payload_columns, weight_column)
-    step = source_step(source, partition, position_before, position)
+    step = source_step(source, partition, position_before, position, definition)
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)

@@ -7,6 +7,7 @@ from shoal_service.store.contract import (
     Checkpoint,
     DeadLetter,
     DeadLetterHead,
+    DocumentName,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -33,20 +34,23 @@ from shoal_service.store.sharing import (
     Sharing,
     View,
 )
+from shoal_service.store.source_positions import DEFINITION_KIND as SOURCE_DEFINITIONS
 from shoal_service.store.source_positions import KIND as SOURCES
-from shoal_service.store.source_positions import SourcePosition, fault_of, known_step
+from shoal_service.store.source_positions import SourcePosition, definition_digest, fault_of, known_step
 from shoal_service.store.source_positions import decode as decode_position
 from shoal_service.store.sqlite import SqliteStore, dead_letters_at_rest
 
 __all__ = [
     "MAX_ACCESS_KEYS",
     "SOURCES",
+    "SOURCE_DEFINITIONS",
     "AccessKey",
     "Appended",
     "Blob",
     "Checkpoint",
     "DeadLetter",
     "DeadLetterHead",
+    "DocumentName",
     "Entry",
     "EntryKind",
     "Finding",
@@ -75,6 +79,7 @@ __all__ = [
     "Wake",
     "dead_letters_at_rest",
     "decode_position",
+    "definition_digest",
     "fault_of",
     "inspect_store",
     "known_step",

@@ -110,6 +110,8 @@ class SourceStep(NamedTuple):
     before: str | None
     """Position that must be stored. None: none is."""
     after: str
+    definition: str | None = None
+    """Of a configured source: `definition_digest` of its document, which must still be stored. None: no condition."""
 
 
 class Tail(NamedTuple):
@@ -190,6 +192,8 @@ class PageRun(NamedTuple):
 
 PagePlace: TypeAlias = tuple[int, int]
 """Run and number of a page."""
+DocumentName: TypeAlias = tuple[str, str]
+"""Kind and name of a document."""
 
 
 class Wake(Protocol):
@@ -248,7 +252,8 @@ class Store(Protocol):
 
         `source` moves the position of a partition of a source in the same commit. SourcePositionError, with the stored
         position, unless that is the one before the step. The last step of a partition is known: it is answered again.
-        The positions are the documents of the kind `sources`.
+        The positions are the documents of the kind `sources`. SourceChangedError when the step names a definition that
+        is not the stored one.
 
         An idempotency key is known until it is 24 hours old or a million newer keys came. Trimming does not forget it.
 
@@ -368,6 +373,22 @@ class Store(Protocol):
         Any process may write, and the last one wins. A kind is of lower-case letters, digits and hyphens; a name has 1
         to 256 bytes. LimitError for a value over `MAX_DOCUMENT_BYTES`, and when the documents of the kind would be more
         than `MAX_DOCUMENTS` or have more than `MAX_DOCUMENTS_BYTES`.
+        """
+
+    def change_documents(
+        self,
+        name: str,
+        incarnation: str,
+        changes: Mapping[DocumentName, bytes | None],
+        *,
+        expected: Mapping[DocumentName, bytes | None],
+        dropped: DocumentName | None = None,
+    ) -> bool:
+        """Write several documents durably, or delete them (None), all in one transaction, if the store holds what is
+        `expected`. Returns whether it did.
+
+        `expected` None: there is no such document, or it is damaged. `dropped`: the documents of this kind whose names
+        begin so are deleted too. Raises as `set_document`, and changes nothing then.
         """
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:

@@ -2,24 +2,32 @@
 
 A position is a document of the stream. An append that carries a `SourceStep` replaces it in its own transaction, if the
 stored position is the one before the step. So a crash can neither lose nor double the records between two positions.
+
+A step of a configured source names the definition that it was read for. The append is refused once that is changed or
+deleted. So a batch on its way cannot leave a position behind that the next definition would begin at.
 """
 
+import hashlib
 import re
 from typing import NamedTuple
 
 import msgspec
 
-from shoal_service.errors import SourcePositionError
+from shoal_service.errors import SourceChangedError, SourcePositionError
 from shoal_service.store.contract import Appended, SourceStep
 
 KIND = "sources"
 """Kind of the documents. A name is that of the source, a slash, and that of the partition."""
+DEFINITION_KIND = "source"
+"""Kind of the documents that define the sources which the service runs itself, by name."""
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _PARTITION = re.compile(r"[!-~]{1,150}")
 _POSITION = re.compile(r"[!-~]{1,256}")
+_DIGEST = re.compile(r"[0-9a-f]{40}")
 SOURCE_FORM = "1 to 100 letters, digits, dots, colons, hyphens and underscores, first a letter or digit"
 PARTITION_FORM = "1 to 150 printable ASCII characters without blanks"
 POSITION_FORM = "1 to 256 printable ASCII characters without blanks"
+DIGEST_FORM = "40 hexadecimal digits in lower case"
 
 
 class SourcePosition(NamedTuple):
@@ -53,6 +61,7 @@ def fault_of(step: SourceStep) -> str | None:
         ("partition", step.partition, _PARTITION, PARTITION_FORM),
         ("position_before", step.before, _POSITION, POSITION_FORM),
         ("position", step.after, _POSITION, POSITION_FORM),
+        ("definition", step.definition, _DIGEST, DIGEST_FORM),
     ]
     for name, text, form, in_words in words:
         if text is not None and form.fullmatch(text) is None:
@@ -107,6 +116,19 @@ def known_step(stream: str, step: SourceStep, held: SourcePosition | None) -> Ap
         f"partition {step.partition!r} of source {step.source!r} {at} in stream {stream!r}, and this batch continues "
         f"from {given}; read on from the stored position",
         position=position,
+    )
+
+
+def definition_digest(document: bytes) -> str:
+    """Return the SHA-1 of the document of a definition. The script `append` of the Redis store computes the same."""
+    return hashlib.sha1(document, usedforsecurity=False).hexdigest()
+
+
+def changed(stream: str, step: SourceStep) -> SourceChangedError:
+    """Return the error for a batch of a definition that is no longer in force."""
+    return SourceChangedError(
+        f"source {step.source!r} of stream {stream!r} was changed, paused or deleted, and this batch is from before; "
+        "nothing of it is stored"
     )
 
 

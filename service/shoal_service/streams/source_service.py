@@ -1,7 +1,6 @@
 """Sources as request handlers use them: positions, and the sources that the service runs itself."""
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -82,7 +81,7 @@ class SourceService:
         check_definition(name, kind, settings, self._rules)
         stream = await self._streams.get(stream_name)
         asked = SourceDefinition(str(uuid.uuid4()), 1, name, kind, enabled, dict(settings), time.time())
-        _, created = await asyncio.to_thread(self._of(stream).put, asked)
+        created = await asyncio.to_thread(self._of(stream).put, asked)
         self._notify(stream.name, stream.record.incarnation)
         return await self.one(stream_name, name), created
 
@@ -90,9 +89,7 @@ class SourceService:
         """Let a source run, or not. Raises UnknownStreamError, UnknownSourceError."""
         self._streams.check()
         stream = await self._streams.get(stream_name)
-        documents = self._of(stream)
-        source = await asyncio.to_thread(documents.get, name)
-        await asyncio.to_thread(documents.put, source._replace(enabled=enabled))
+        await asyncio.to_thread(self._of(stream).enable, name, enabled)
         self._notify(stream.name, stream.record.incarnation)
         return await self.one(stream_name, name)
 
@@ -103,33 +100,21 @@ class SourceService:
         self._streams.check()
         stream = await self._streams.get(stream_name)
         try:
-            await asyncio.to_thread(self._of(stream).delete, name)
+            await asyncio.to_thread(lambda: self._of(stream).delete(name, keep_positions=keep_positions))
         except UnknownSourceError:
             if keep_positions:
                 raise
             await self.forget(stream_name, name, None)
             return
         self._notify(stream.name, stream.record.incarnation)
-        if not keep_positions:
-            with contextlib.suppress(UnknownSourceError):
-                await self.forget(stream_name, name, None)
 
     async def forget(self, name: str, source: str, partition: str | None) -> None:
         """Forget the positions of a source, or of one of its partitions. A configured source begins again. Raises
         UnknownSourceError.
         """
         self._streams.check()
-        stream, held = await self.all(name)
-        chosen = [one for one in held if one.source == source and partition in (None, one.partition)]
-        if not chosen:
-            of = "" if partition is None else f" partition {partition!r} of"
-            raise UnknownSourceError(
-                f"stream {name!r} has no position of{of} source {source!r}; list them for their names"
-            )
-        for one in chosen:
-            document = f"{one.source}/{one.partition}"
-            await asyncio.to_thread(self._store.set_document, name, stream.record.incarnation, SOURCES, document, None)
-        if await asyncio.to_thread(self._of(stream).begin_again, source):
+        stream = await self._streams.get(name)
+        if await asyncio.to_thread(self._of(stream).forget, source, partition):
             self._notify(stream.name, stream.record.incarnation)
 
     def _of(self, stream: Stream) -> SourceDocuments:

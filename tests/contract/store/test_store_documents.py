@@ -108,3 +108,67 @@ def damage(line: Any) -> None:
         line.store._connections.ask(("HSET", key, "label/7", stored[:-1] + b"!"))
         return
     line.store._writer.run(lambda tx: tx.db.execute("UPDATE documents SET value = x'00' WHERE name = '7'"))
+
+
+def test_several_documents_are_changed_together_if_the_store_holds_what_is_expected(line: Any) -> None:
+    change, held = line.store.change_documents, lambda kind: dict(line.store.documents(*line.key, kind))
+    one, two = ("label", "7"), ("other", "größe")
+    assert change(*line.key, {one: b"a", two: b"b"}, expected={one: None})
+    assert (held("label"), held("other")) == ({"7": b"a"}, {"größe": b"b"})
+    for wrong in ({one: None}, {one: b"A"}, {one: b"a", two: None}, {("label", "8"): b""}):
+        assert not change(*line.key, {one: b"lost", two: None}, expected=wrong)
+    assert (held("label"), held("other")) == ({"7": b"a"}, {"größe": b"b"})
+    assert not change(*line.key, {one: b"a"}, expected={one: b"b"}), "what is there by another change is not this one"
+    assert change(*line.key, {one: None, two: b"longer than before"}, expected={one: b"a", two: b"b"})
+    assert (held("label"), held("other")) == ({}, {"größe": b"longer than before"})
+    assert change(*line.key, {}, expected={one: None})
+
+
+def test_documents_whose_names_begin_so_are_dropped_in_the_same_change(line: Any) -> None:
+    for name in ("a/1", "a/2", "ab/1", "A/1", "b/a/1"):
+        line.store.set_document(*line.key, "label", name, name.encode())
+    line.store.set_document(*line.key, "labels", "a/1", b"of another kind")
+    drop = {"expected": {("label", "b/a/1"): b"b/a/1"}, "dropped": ("label", "a/")}
+    assert not line.store.change_documents(*line.key, {}, **drop | {"expected": {("label", "a/1"): None}})
+    assert len(line.store.documents(*line.key, "label")) == 5
+    assert line.store.change_documents(*line.key, {("label", "a/2"): b"new", ("label", "b/a/1"): None}, **drop)
+    assert dict(line.store.documents(*line.key, "label")) == {"A/1": b"A/1", "a/2": b"new", "ab/1": b"ab/1"}
+    assert dict(line.store.documents(*line.key, "labels")) == {"a/1": b"of another kind"}
+
+
+def test_a_change_of_several_documents_counts_towards_the_limits(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (contract, rules, redis_documents):
+        for limit, value in (("MAX_DOCUMENTS", 3), ("MAX_DOCUMENTS_BYTES", 100)):
+            monkeypatch.setattr(module, limit, value, raising=False)
+    write = lambda kind, name, size: line.store.set_document(*line.key, kind, name, bytes(size))  # noqa: E731
+    change = lambda changes, **more: line.store.change_documents(*line.key, changes, expected={}, **more)  # noqa: E731
+    for name in ("a/1", "a/2", "b"):
+        write("label", name, 10)
+    with pytest.raises(LimitError, match="has 3 documents of the kind 'label'"):
+        change({("label", "c"): b"c", ("other", "1"): b"1"})
+    with pytest.raises(LimitError, match="with 20 bytes"):
+        change({("label", "b"): bytes(81), ("other", "1"): b"1"})
+    with pytest.raises(ValueError, match="name of a document"):
+        change({("label", ""): b"1"})
+    assert line.store.documents(*line.key, "other") == {}
+    assert change({("label", "b"): bytes(70)}, dropped=("label", "a/"))
+    write("label", "c", 30)
+    assert change({("label", "b"): None})
+    write("label", "d", 70)
+    with pytest.raises(LimitError, match="has 2 documents of the kind 'label' with 100 bytes"):
+        write("label", "e", 1)
+
+
+def test_a_damaged_document_counts_as_none_for_a_change(line: Any) -> None:
+    line.store.set_document(*line.key, "label", "7", b"seven")
+    damage(line)
+    assert not line.store.change_documents(*line.key, {("label", "7"): b"x"}, expected={("label", "7"): b"seven"})
+    assert line.store.change_documents(*line.key, {("label", "7"): b"again"}, expected={("label", "7"): None})
+    assert line.store.documents(*line.key, "label") == {"7": b"again"}
+
+
+def test_a_change_of_a_stream_that_is_gone_is_refused(store: Any, new_line: Any) -> None:
+    line = new_line(store)
+    store.delete_stream("s")
+    with pytest.raises(StreamGoneError):
+        store.change_documents(*line.key, {("label", "7"): b"x"}, expected={})

@@ -7,8 +7,23 @@ from typing import Any
 
 import pytest
 
-from shoal_service.errors import LimitError, OverloadedError, SourcePositionError, StreamGoneError
-from shoal_service.store import SOURCES, SourcePosition, SourceStep, contract, decode_position, rules
+from shoal_service.errors import (
+    LimitError,
+    OverloadedError,
+    SourceChangedError,
+    SourcePositionError,
+    StreamGoneError,
+)
+from shoal_service.store import (
+    SOURCE_DEFINITIONS,
+    SOURCES,
+    SourcePosition,
+    SourceStep,
+    contract,
+    decode_position,
+    definition_digest,
+    rules,
+)
 from shoal_service.store.redis import log as redis_log
 
 HARD = ['a/b"c\\d', "100%", "0-0", "~" * 256]
@@ -171,3 +186,31 @@ def test_a_damaged_position_is_not_taken_for_none(line: Any) -> None:
             line.add(source=step(before, "6"))
     line.store.set_document(*line.key, SOURCES, "orders/0", None)
     line.add(source=step(None, "6"))
+
+
+def test_a_step_that_names_a_definition_is_stored_as_long_as_that_is_in_force(line: Any) -> None:
+    write = lambda value: line.store.set_document(*line.key, SOURCE_DEFINITIONS, "orders", value)  # noqa: E731
+    defined = lambda before, after: step(before, after)._replace(definition=definition_digest(b"{1}"))  # noqa: E731
+    with pytest.raises(SourceChangedError, match="was changed, paused or deleted"):
+        line.add(source=defined(None, "5"))
+    write(b"{1}")
+    first = line.add(b"one", 2, source=defined(None, "5"))
+    line.add(source=defined("5", "6"))
+    for changed in (b"{2}", None):
+        write(changed)
+        with pytest.raises(SourceChangedError):
+            line.add(source=defined("6", "7"))
+        assert line.add(source=defined("5", "6")).replayed, "what is stored is stored"
+    assert positions(line)["orders/0"].position == "6"
+    assert line.seqs() == [1, 2]
+    assert line.add(source=step("6", "7")).log_offset == first.log_offset + 2
+
+
+def test_a_first_step_of_a_deleted_definition_leaves_no_position(line: Any) -> None:
+    line.store.set_document(*line.key, SOURCE_DEFINITIONS, "orders", b"{1}")
+    line.store.set_document(*line.key, SOURCE_DEFINITIONS, "orders", None)
+    with pytest.raises(SourceChangedError):
+        line.add(source=step(None, "5")._replace(definition=definition_digest(b"{1}")))
+    assert (positions(line), line.seqs()) == ({}, [])
+    with pytest.raises(ValueError, match="definition is 'x'; use 40 hexadecimal digits"):
+        line.add(source=step(None, "5")._replace(definition="x"))

@@ -194,6 +194,37 @@ async def test_forgotten_positions_are_read_again_and_deleted_ones_are_not(
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize("keep", [None, "positions"])
+async def test_a_source_that_is_deleted_while_its_first_batch_is_on_its_way_leaves_no_position(
+    start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch, keep: str | None
+) -> None:
+    add(source, range(30))
+    async with start(**OPEN) as running:
+        await stream(running)
+        (record,) = running.store.list_streams()
+        documents = sources.SourceDocuments(running.store, "s", record.incarnation)
+        append, deleted = running.store.append, []
+
+        def append_late(*arguments: Any, **options: Any) -> Any:
+            if options.get("source") is not None and not deleted:
+                deleted.append(documents.delete("readings", keep_positions=keep is not None))
+            return append(*arguments, **options)
+
+        monkeypatch.setattr(running.store, "append", append_late)
+        await put(running, body_for(origin, batch_size=25))
+        runner = running.service.runtime.source_runner
+        await eventually_async(lambda: deleted and not runner._slots.used)
+        assert (await running.json("/streams/s/sources"))["sources"] == []
+        assert logged(running) == []
+        assert "source_failed" not in [line["event"] for line in running.log()]
+        await put(running, body_for(origin, **{"from": "$"}))
+        await state_once(running, lambda state: state["state"] == "running")
+        add(source, [30])
+        await state_once(running, lambda state: state["points"] == 1)
+        assert logged(running) == pairs([30]), "it began by its own definition"
+
+
+@NEEDS_REDIS
 @ON_MEMORY
 async def test_a_bad_record_stops_a_source_until_it_may_be_skipped(
     start: Any, origin: RedisServer, source: redis.Redis

@@ -42,6 +42,8 @@ class Order(msgspec.Struct):
     incarnation: str
     """Of the stream. Another one of its name is not sent to."""
     source: str
+    definition: str
+    """Digest of the definition. Batches are refused once it is changed."""
     kind: str
     known: dict[str, str]
     """Stored positions by partition. When one of them is forgotten, the child ends."""
@@ -93,6 +95,7 @@ def run(order: Order, out: IO[str]) -> bool:
                     holes=True,  # the reader has refused those that may not be
                     known=order.known,
                     incarnation=order.incarnation,
+                    definition=order.definition,
                 )
                 signal.signal(signal.SIGTERM, lambda *_: connector.stop())
                 with rare_collections():

@@ -98,16 +98,18 @@ class Connector:
         holes: bool = False,
         known: Mapping[str, str] | None = None,
         incarnation: str | None = None,
+        definition: str | None = None,
     ) -> None:
         """`create`: create the stream if needed. `may_be_missing`: the first batch makes it. `skip_bad`: skip points
         that the server refuses. `holes`: NaN stands for a missing value. `known`: positions that were stored before, by
         partition. With them, `run` raises CommandError when a position is forgotten, and never begins again.
-        `incarnation`: the only one of the stream that is sent to.
+        `incarnation`: the only one of the stream that is sent to. `definition`: as for `Client.ingest_step`.
         """
         self._client, self._reader, self._source = client, reader, source
         self._progress, self._log = progress, log
         self._create, self._may_be_missing = create, may_be_missing
-        self._skip_bad, self._holes, self._incarnation = skip_bad, holes, incarnation
+        self._skip_bad, self._holes = skip_bad, holes
+        self._incarnation, self._definition = incarnation, definition
         self._pause_s = PAUSE_S
         self._ends_when_forgotten = known is not None
         self._at: dict[str, str] = dict(known or {})
@@ -221,6 +223,7 @@ class Connector:
                         create=self._create,
                         holes=self._holes,
                         incarnation=self._incarnation,
+                        definition=self._definition,
                     )
                 )
             except ConflictError as error:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal_service.store import rules
-from shoal_service.store.contract import MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES
-from shoal_service.store.redis.connection import Connections
+from shoal_service.store.contract import MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES, DocumentName
+from shoal_service.store.redis.connection import Connections, Word
 from shoal_service.store.redis.keys import StreamKeys
 from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
@@ -48,6 +48,38 @@ def write_request(
         accept(reply, *stream)
 
     return WriteRequest(keys.tag, command, accepted, len(value or b""))
+
+
+def change_request(
+    keys: StreamKeys,
+    stream: tuple[str, str],
+    changes: Mapping[DocumentName, bytes | None],
+    expected: Mapping[DocumentName, bytes | None],
+    dropped: DocumentName | None,
+) -> WriteRequest[bool]:
+    """Return the request that changes several documents if the store holds what is expected."""
+
+    def words(documents: Mapping[DocumentName, bytes | None]) -> Iterator[Word]:
+        yield len(documents)
+        for (kind, name), value in documents.items():
+            field = f"{kind}/{name}".encode()
+            yield from (kind, field, b"" if value is None else row_hash(field, value) + value)
+
+    limits = (CHECKSUM_BYTES, MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES)
+    begins = ("", "") if dropped is None else (dropped[0], "/".join(dropped))
+    command = script("change_documents").command(
+        (keys.meta, keys.documents), *limits, *begins, *words(expected), *words(changes)
+    )
+
+    def accepted(reply: list[Any], resent: bool) -> bool:
+        if reply[0] == b"full":
+            kind = reply[1].decode()
+            size = sum(len(value or b"") for one, value in changes.items() if one[0] == kind)
+            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[2], reply[3]), size)
+        done = accept(reply, *stream)[1]
+        return done == 1 or (done == 2 and resent)  # after a lost reply, this very change is stored
+
+    return WriteRequest(keys.tag, command, accepted, sum(len(value or b"") for value in changes.values()))
 
 
 def fields(connections: Connections, keys: StreamKeys, pattern: str) -> Iterator[tuple[bytes, bytes]]:

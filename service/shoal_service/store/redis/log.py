@@ -61,6 +61,8 @@ def append_request(
         if reply[0] == b"step" and step is not None:
             known = _known_step(request.name, step, reply[1])
             return known._replace(replayed=not resent)
+        if reply[0] == b"changed" and step is not None:
+            raise source_positions.changed(request.name, step)
         if reply[0] == b"full":
             rules.check_document_limits(request.name, source_positions.KIND, HeldDocuments(reply[1], reply[2]), 0)
         if reply[0] == b"refused":
@@ -80,11 +82,15 @@ def append_request(
 
 
 def _step_words(step: SourceStep | None, n_points: int) -> tuple[Word, ...]:
-    """Return what the script gets of a step: whether there is one, field, position before, document, and the limit."""
+    """Return what the script gets of a step: whether there is one, field, position before, document, the limit, and
+    field and digest of its definition.
+    """
     if step is None:
-        return (0, b"", b"", b"", 0)
+        return (0, b"", b"", b"", 0, b"", b"")
     field = f"{source_positions.KIND}/{source_positions.document_of(step)}"
-    return (1, field, step.before or "", source_positions.encode_head(step, n_points), MAX_DOCUMENTS)
+    defined = "" if step.definition is None else f"{source_positions.DEFINITION_KIND}/{step.source}"
+    head = source_positions.encode_head(step, n_points)
+    return (1, field, step.before or "", head, MAX_DOCUMENTS, defined, step.definition or "")
 
 
 def _known_step(stream: str, step: SourceStep, stored: bytes | None) -> Appended:

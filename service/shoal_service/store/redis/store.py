@@ -22,6 +22,7 @@ from shoal_service.store.contract import (
     Checkpoint,
     DeadLetter,
     DeadLetterHead,
+    DocumentName,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -298,6 +299,21 @@ class RedisStore:
         rules.check_document(name, kind, document, value)
         stream = (name, incarnation)
         self._writer.run(documents.write_request(self._keys(*stream), stream, kind, document, value))
+
+    def change_documents(
+        self,
+        name: str,
+        incarnation: str,
+        changes: Mapping[DocumentName, bytes | None],
+        *,
+        expected: Mapping[DocumentName, bytes | None],
+        dropped: DocumentName | None = None,
+    ) -> bool:
+        """See `Store.change_documents`."""
+        for (kind, document), value in changes.items():
+            rules.check_document(name, kind, document, value)
+        stream = (name, incarnation)
+        return self._writer.run(documents.change_request(self._keys(*stream), stream, changes, expected, dropped))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

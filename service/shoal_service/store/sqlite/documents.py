@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shoal_service.store import checksums, rules
+from shoal_service.store.contract import DocumentName
 from shoal_service.store.rules import HeldDocuments
 from shoal_service.store.sqlite.stream_state import StreamState, find
 from shoal_service.store.sqlite.writer import Transaction
@@ -51,10 +52,42 @@ def write(tx: Transaction, stream: tuple[str, str], kind: str, name: str, value:
     """Write or delete a document, as `Store.set_document`."""
     state = find(tx.streams, *stream)
     if value is None:
-        tx.db.execute("DELETE FROM documents WHERE stream = ? AND kind = ? AND name = ?", (state.id, kind, name))
+        _delete(tx, state, kind, name)
         return
     rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value))
     replace(tx, state, kind, name, value)
+
+
+def change(
+    tx: Transaction,
+    stream: tuple[str, str],
+    changes: Mapping[DocumentName, bytes | None],
+    expected: Mapping[DocumentName, bytes | None],
+    dropped: DocumentName | None,
+) -> bool:
+    """Change several documents, as `Store.change_documents`."""
+    state = find(tx.streams, *stream)
+    for one, value in expected.items():
+        held = read_one(tx, state, *one)
+        if (None if held is None else held.value) != value:
+            return False
+    for (kind, name), value in changes.items():
+        if value is not None:
+            rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value))
+    if dropped is not None:
+        kind, beginning = dropped
+        delete = "DELETE FROM documents WHERE stream = ? AND kind = ? AND substr(name, 1, ?) = ?"
+        tx.db.execute(delete, (state.id, kind, len(beginning), beginning))
+    for (kind, name), value in changes.items():
+        if value is None:
+            _delete(tx, state, kind, name)
+        else:
+            replace(tx, state, kind, name, value)
+    return True
+
+
+def _delete(tx: Transaction, state: StreamState, kind: str, name: str) -> None:
+    tx.db.execute("DELETE FROM documents WHERE stream = ? AND kind = ? AND name = ?", (state.id, kind, name))
 
 
 def replace(tx: Transaction, state: StreamState, kind: str, name: str, value: bytes) -> None:

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 
 from shoal_service.store import checksums, rules, source_positions
-from shoal_service.store.contract import Appended, Entry, EntryKind
+from shoal_service.store.contract import Appended, Entry, EntryKind, SourceStep
 from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest
 from shoal_service.store.sqlite import blob_refs, chunks, documents, registry
 from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, EntryRow, StreamState, find
@@ -30,6 +30,7 @@ def append(
         held = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(request.source))
         if (answered := _known_step(request, held)) is not None:
             return answered
+        _check_definition(tx, state, request.name, request.source)
     rules.check_end_known(request.name, state.damage)
     rules.check_append(request, _facts(tx, state, request))
     if request.source is not None and held is None:
@@ -65,6 +66,15 @@ def _known_step(request: AppendRequest, held: documents.Held | None) -> Appended
     name = source_positions.document_of(request.source)
     position = None if held is None or held.value is None else source_positions.decode(name, held.value)
     return source_positions.known_step(request.name, request.source, position)
+
+
+def _check_definition(tx: Transaction, state: StreamState, stream: str, step: SourceStep) -> None:
+    if step.definition is None:
+        return
+    stored = documents.read_one(tx, state, source_positions.DEFINITION_KIND, step.source)
+    value = None if stored is None else stored.value
+    if value is None or source_positions.definition_digest(value) != step.definition:
+        raise source_positions.changed(stream, step)
 
 
 def _facts(tx: Transaction, state: StreamState, request: AppendRequest) -> AppendFacts:

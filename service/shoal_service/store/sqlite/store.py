@@ -24,6 +24,7 @@ from shoal_service.store.contract import (
     Checkpoint,
     DeadLetter,
     DeadLetterHead,
+    DocumentName,
     Entry,
     EntryKind,
     IdempotencyKey,
@@ -304,6 +305,22 @@ class SqliteStore:
         stream = (name, incarnation)
         work = partial(documents.write, stream=stream, kind=kind, name=document, value=value)
         self._writer.run(work, len(value or b""))
+
+    def change_documents(
+        self,
+        name: str,
+        incarnation: str,
+        changes: Mapping[DocumentName, bytes | None],
+        *,
+        expected: Mapping[DocumentName, bytes | None],
+        dropped: DocumentName | None = None,
+    ) -> bool:
+        """See `Store.change_documents`."""
+        for (kind, document), value in changes.items():
+            rules.check_document(name, kind, document, value)
+        stream = (name, incarnation)
+        work = partial(documents.change, stream=stream, changes=changes, expected=expected, dropped=dropped)
+        return self._writer.run(work, sum(len(value or b"") for value in changes.values()))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

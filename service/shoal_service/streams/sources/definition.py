@@ -48,6 +48,8 @@ class SourceDefinition(NamedTuple):
     """Under the names of the options of `shoal connect`. A secret is a text, or the name of a variable as {"env"}."""
     created_at: float
     """Unix time."""
+    document: bytes = b""
+    """What the store holds of it. Empty before it is stored."""
 
 
 class SourceRules(NamedTuple):
@@ -64,12 +66,14 @@ class SourceRules(NamedTuple):
 
 def encode_definition(definition: SourceDefinition) -> bytes:
     """As JSON."""
-    return msgspec.json.encode(definition._asdict())
+    fields = definition._asdict()
+    del fields["document"]
+    return msgspec.json.encode(fields)
 
 
 def decode_definition(data: bytes) -> SourceDefinition:
     """Inverse of `encode_definition`."""
-    return SourceDefinition(**msgspec.json.decode(data))
+    return SourceDefinition(**msgspec.json.decode(data), document=data)
 
 
 def check_definition(name: str, kind: str, settings: Mapping[str, Any], rules: SourceRules) -> None:

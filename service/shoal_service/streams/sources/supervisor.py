@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from shoal_service.child_processes import command_of, environment
 from shoal_service.errors import ParameterError, StoreUnavailableError
 from shoal_service.settings import SOURCE_VARIABLES
+from shoal_service.store import definition_digest
 from shoal_service.streams.sources.definition import (
     SourceDefinition,
     SourceRules,
@@ -113,6 +114,8 @@ class SupervisedSource:
             if known is None:  # the runner will see it too
                 return
             error = await self._run_once(known)
+            if await self._stored(self._documents.positions, self._definition) is None:
+                return
             failures = self._state.failures + 1
             pause_s = min(FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30), MAX_PAUSE_S)
             self._log.warning("source_failed", reason=error, failures=failures, pause_s=pause_s)
@@ -159,6 +162,7 @@ class SupervisedSource:
             "stream": self._stream,
             "incarnation": self._incarnation,
             "source": definition.name,
+            "definition": definition_digest(definition.document),
             "kind": definition.kind,
             "known": known,
             "settings": settings,

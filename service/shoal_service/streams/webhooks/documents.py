@@ -36,24 +36,28 @@ class WebhookDocuments:
 
         LimitError beyond `MAX_WEBHOOKS`.
         """
-        held = {one.name: one for one in self.all()}
-        before = held.get(webhook.name)
-        if before is None and len(held) >= MAX_WEBHOOKS:
-            raise LimitError(
-                f"stream {self._stream[0]!r} has {len(held)} webhooks, the limit of {MAX_WEBHOOKS}; delete one first"
-            )
-        if before is not None:
-            webhook = webhook._replace(id=before.id, created_at=before.created_at, begins=before.begins)
-        self._store.set_document(*self._stream, WEBHOOKS, webhook.name, encode_webhook(webhook))
-        return webhook, before is None
+        while True:
+            held = self._store.documents(*self._stream, WEBHOOKS)
+            before = held.get(webhook.name)
+            if before is None and len(held) >= MAX_WEBHOOKS:
+                raise LimitError(
+                    f"stream {self._stream[0]!r} has {len(held)} webhooks, the limit of {MAX_WEBHOOKS}; delete one "
+                    "first"
+                )
+            changed = webhook
+            if before is not None:
+                known = decode_webhook(before)
+                changed = webhook._replace(id=known.id, created_at=known.created_at, begins=known.begins)
+            one = (WEBHOOKS, webhook.name)
+            changes = {one: encode_webhook(changed)}
+            if self._store.change_documents(*self._stream, changes, expected={one: before}):
+                return changed, before is None
 
     def delete(self, name: str) -> None:
         """Delete a webhook with its state and what was given up. Raises UnknownWebhookError."""
         self.get(name)
-        self._store.set_document(*self._stream, WEBHOOKS, name, None)
-        self._store.set_document(*self._stream, STATES, name, None)
-        for document in self._dead_names(name):
-            self._store.set_document(*self._stream, DEAD, document, None)
+        changes = {(WEBHOOKS, name): None, (STATES, name): None}
+        self._store.change_documents(*self._stream, changes, expected={}, dropped=(DEAD, f"{name}/"))
 
     def state(self, webhook: Webhook) -> DeliveryState:
         """Return how far a webhook is."""

@@ -48,6 +48,15 @@ def test_a_step_of_a_source_whose_reply_is_lost_thrice_is_one_entry(hand: Any, p
     assert hand.payloads() == [b"needle"]
 
 
+def test_a_change_of_documents_whose_reply_is_lost_thrice_is_made_once(hand: Any, proxy: FaultProxy) -> None:
+    one = ("label", "7")
+    proxy.lose(b"needle", 3)
+    assert hand.store.change_documents(*hand.key, {one: b"needle"}, expected={one: None})
+    assert proxy.losses == 0
+    assert hand.store.documents(*hand.key, "label") == {"7": b"needle"}
+    assert not hand.store.change_documents(*hand.key, {one: b"needle"}, expected={one: None})
+
+
 def test_an_append_without_a_key_is_never_sent_twice_and_said_to_be_in_doubt(hand: Any, proxy: FaultProxy) -> None:
     proxy.lose(b"needle", 1)
     with pytest.raises(StoreUnavailableError, match="not known"):

@@ -6,8 +6,8 @@
 -- ARGV: kind, points, size, budget, channel, message, channel for new settings (empty: there are none), settings,
 --       has key, key, digest, now, keys kept, seconds kept, has references, entries read after, key of the blob,
 --       has expected settings, those, CRC-32 of the payload, last entry known as acknowledged, has step of a source,
---       field of its position, position before (empty: none), beginning of the new document, most positions, then the pieces of the payload (at
---       least one).
+--       field of its position, position before (empty: none), beginning of the new document, most positions, field of
+--       the definition of the source (empty: no condition), its digest, then the pieces of the payload (at least one).
 -- The script has no flags: a known key is answered even when the memory is full. Then the first write is refused, and
 -- with it everything.
 local meta, log, data, answers, order, needs, named, documents = unpack(KEYS)
@@ -17,7 +17,7 @@ local keys_kept, seconds_kept = tonumber(ARGV[13]), tonumber(ARGV[14])
 local referring, after, blob_key = ARGV[15] == '1', ARGV[16], ARGV[17]
 local conditional, expected = ARGV[18] == '1', ARGV[19]
 local stepping, field, before, head = ARGV[22] == '1', ARGV[23], ARGV[24], ARGV[25]
-local FIRST_PIECE, FORGET_EVERY = 27, 64
+local FIRST_PIECE, FORGET_EVERY = 29, 64
 
 local m = redis.call('HMGET', meta, 'seq', 'offset', 'bytes', 'applied', 'answers', 'answers_floor', 'floor_seq')
 if not m[1] then
@@ -69,6 +69,12 @@ if stepping then
   end
   if position ~= before then
     return {'step', stored}
+  end
+  if ARGV[27] ~= '' then
+    local definition = redis.call('HGET', documents, ARGV[27])
+    if not definition or redis.sha1hex(string.sub(definition, 9)) ~= ARGV[28] then
+      return {'changed'}
+    end
   end
 end
 local unapplied = tonumber(m[3]) - tonumber(m[4])
