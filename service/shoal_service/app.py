@@ -233,6 +233,8 @@ def _service(settings: Settings, store: Store, log: Any, admin_key: str | None, 
         metrics.add_leases(runtime.leases.counters, lambda: len(runtime.learners))
     if runtime.pieces is not None:
         metrics.add_pieces(runtime.pieces.counters)
+    if runtime.source_runner is not None:
+        metrics.add_sources(lambda: [] if runtime.source_runner is None else runtime.source_runner.running)
     metrics.add_store(settings.data_dir if settings.store == "sqlite" else None)
     warmth = Warmth(log)
     metrics.add_counter("shoal_kernels_compiled", "Functions compiled by this process", lambda: warmth.compiled)

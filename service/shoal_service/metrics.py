@@ -28,11 +28,13 @@ from shoal_service.store import Store
 from shoal_service.streams import (
     LOG_DENSITY_EDGES,
     NOVELTY_EDGES,
+    SOURCE_STATUSES,
     Buckets,
     Learner,
     LeaseCounters,
     PieceCounters,
     RefinementCounters,
+    RunningSource,
     Stream,
 )
 
@@ -66,6 +68,21 @@ _PIECES = (
     ("taken_back", "Offered pieces that no process picked up"),
     ("lost", "Offered pieces that were picked up, and whose result did not come in time"),
     ("computed_for_others", "Pieces that this process computed for others"),
+)
+_SOURCE_LABELS = ("stream", "source")
+_SOURCE_COUNTERS = (
+    ("shoal_source_records", "records", "Records read from the source, those that were read again included"),
+    ("shoal_source_bad_records", "skipped", "Records of the source that were skipped"),
+    ("shoal_source_points", "points", "Points of the source that were stored"),
+)
+_SOURCE_GAUGES = (
+    ("shoal_source_lag_records", "lag_records", "Records that wait in the source, where it says so"),
+    (
+        "shoal_source_lag_seconds",
+        "lag_s",
+        "Time between the last record that was read and the newest one, where the source says so",
+    ),
+    ("shoal_source_last_stored_timestamp_seconds", "last_stored_at", "Unix time of the source's last stored batch"),
 )
 _SCORES = (
     (
@@ -158,6 +175,10 @@ class Metrics:
         for field, words in _PIECES:
             self.add_counter(f"shoal_pieces_{field}", words, partial(getattr, counters, field))
 
+    def add_sources(self, running: Callable[[], list[RunningSource]]) -> None:
+        """Add the numbers of the configured sources that this process runs."""
+        self._registry.register(_SourceCollector(running))
+
     def add_store(self, folder: Path | None) -> None:
         """Add whether the store accepts writes and, for a store in a folder, the room on its disk."""
         self.add_gauge(
@@ -236,6 +257,48 @@ class _StreamCollector(Collector):
         yield _gauge("shoal_log_offset", "Points in the log", offsets)
         yield _gauge("shoal_lag_points", "Points in the log that readers do not see yet", lags)
         yield _gauge("shoal_unapplied_bytes", "Bytes of the log that wait to be applied", waiting)
+
+
+class _SourceCollector(Collector):
+    """Collector of numbers of configured sources."""
+
+    def __init__(self, running: Callable[[], list[RunningSource]]) -> None:
+        self._running = running
+
+    def describe(self) -> list[Metric]:
+        """Nothing, as for streams."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Give one metric family per number, with one sample per source that has it."""
+        running = self._running()
+        for name, field, words in _SOURCE_COUNTERS:
+            yield _of_sources(CounterMetricFamily(name, words, labels=_SOURCE_LABELS), running, field)
+        restarts = CounterMetricFamily(
+            "shoal_source_restarts", "Ends of the source's process, which was started again", labels=_SOURCE_LABELS
+        )
+        for one in running:
+            restarts.add_metric([one.stream, one.name], one.restarts)
+        yield restarts
+        for name, field, words in _SOURCE_GAUGES:
+            yield _of_sources(GaugeMetricFamily(name, words, labels=_SOURCE_LABELS), running, field)
+        states = GaugeMetricFamily(
+            "shoal_source_state", "1 for the state that the source is in, 0 for the others", labels=_SOURCE_LABELS
+        )
+        for one in running:
+            for status in SOURCE_STATUSES:
+                labels = {"stream": one.stream, "source": one.name, "state": status}
+                states.add_sample("shoal_source_state", labels, int(one.state.status == status))
+        yield states
+
+
+def _of_sources(
+    family: CounterMetricFamily | GaugeMetricFamily, running: list[RunningSource], field: str
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for one in running:
+        if (value := getattr(one.state, field)) is not None:
+            family.add_metric([one.stream, one.name], value)
+    return family
 
 
 class _Disk(NamedTuple):

@@ -59,12 +59,15 @@ def exposed(service: RunningService, key: str = "") -> set[str]:
 
 @pytest.fixture(scope="module")
 def services(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One service over SQLite, with access keys, and one over Redis. Both have learned 1,200 points."""
+    """One service over SQLite, with access keys, and one over Redis. Both have learned 1,200 points.
+    A stream of the second one has a source.
+    """
     folder = tmp_path_factory.mktemp("watched")
     admin = folder / "admin.key"
     with running_redis(redis_binary, folder) as server:
         alone = RunningService(folder / "alone", {"admin_key_file": admin})
-        shared = RunningService(folder / "shared", {"store": "redis", "redis_url": server.url})
+        reading = {"source_allow_private": True}
+        shared = RunningService(folder / "shared", {"store": "redis", "redis_url": server.url, **reading})
         try:
             for service in (alone, shared):
                 service.start()
@@ -75,6 +78,11 @@ def services(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
                     path = "/ingest?wait=applied&timeout=60"
                     reply = WEB.post(url + path, json={"points": part}, headers=headers)
                     reply.raise_for_status()
+            with server.client() as client:
+                client.xadd("readings", {"data": "[0, 0]"})
+            body = {"kind": "redis-stream", "redis_url": server.url, "keys": ["readings"]}
+            WEB.put(f"{shared.url}/streams/default/sources/readings", json=body).raise_for_status()
+            eventually(lambda: "shoal_source_lag_records" in exposed(shared), shared.tail)
             yield alone, shared, admin
         finally:
             for service in (alone, shared):
@@ -89,7 +97,7 @@ def test_every_metric_that_is_watched_exists(services: Any) -> None:
     named = {name for expression in asked for name in NAME.findall(expression)}
     assert named - known == set()
     assert len(named) > 25
-    topics = ("lag", "request_seconds", "leases_lost", "novelty", "refinements_failed", "disk_free")
+    topics = ("lag", "request_seconds", "leases_lost", "novelty", "refinements_failed", "disk_free", "source_state")
     for topic in topics:
         for where in (asked[: len(rules())], asked[len(rules()) :]):
             assert any(topic in expression for expression in where), topic

@@ -35,7 +35,7 @@ from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamReg
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.shared import LeaseCounters, PieceCounters
 from shoal_service.streams.source_service import SourceService, SourceStatus
-from shoal_service.streams.sources import shown_settings
+from shoal_service.streams.sources import SOURCE_STATUSES, RunningSource, shown_settings
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.view import (
     LearntRows,
@@ -54,6 +54,7 @@ __all__ = [
     "MOST_POINTS",
     "NOVELTY_EDGES",
     "NO_LABEL",
+    "SOURCE_STATUSES",
     "STABILITY_POINTS",
     "Buckets",
     "ClusterChoice",
@@ -79,6 +80,7 @@ __all__ = [
     "Refinement",
     "RefinementCounters",
     "RefinementService",
+    "RunningSource",
     "Runtime",
     "SourceService",
     "SourceStatus",

@@ -94,6 +94,12 @@ class StreamTasks(Generic[Work]):
         """Hold open what the work needs, as long as the thread runs."""
         return contextlib.nullcontext()
 
+    @property
+    def work(self) -> list[tuple[str, Work]]:
+        """The work that runs now, each with the name of its stream. Any thread may ask."""
+        known = list(self._known.items())
+        return [(stream, one.work) for (stream, _), each in known for one in each.running.values()]
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -129,6 +130,53 @@ async def test_a_redis_stream_is_read_paused_resumed_and_deleted(
         shown = await running.json("/streams/s/sources")
         assert (shown["sources"], shown["configured"]) == ([], [])
         assert logged(running) == pairs(range(300)), "it did not begin again"
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_metrics_tell_how_each_source_is(
+    start: Any, origin: RedisServer, source: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 3600.0)  # what has ended stays so
+    monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 3600.0)
+    add(source, [0, 1, '["no"]', 3])
+    (tmp_path / "rows.ndjson").write_text('["no"]\n')
+    async with start(source_files=tmp_path, **OPEN) as running:
+
+        async def samples() -> dict[str, float]:
+            text = (await running.http.get("/metrics")).text
+            found = [line.rpartition(" ") for line in text.splitlines() if line.startswith("shoal_source_")]
+            return {name: float(value) for name, _, value in found}
+
+        assert await samples() == {}
+        await stream(running)
+        await put(running, body_for(origin, on_bad="skip"))
+        await put(running, {"kind": "file", "path": "rows.ndjson"}, path="/streams/s/sources/rows")
+        await state_once(running, lambda state: state["points"] == 3 and state["lag_records"] == 0)
+        failing = await state_once(running, lambda state: state["error"] is not None, "/streams/s/sources/rows")
+        found = await samples()
+
+        def of(name: str, source: str = "readings", more: str = "") -> float:
+            return found[f'shoal_source_{name}{{source="{source}"{more},stream="s"}}']
+
+        numbers = [of(f"{name}_total") for name in ("records", "bad_records", "points", "restarts")]
+        assert numbers == [4, 1, 3, 0]
+        assert (of("lag_records"), of("lag_seconds")) == (0, 0)
+        assert abs(of("last_stored_timestamp_seconds") - time.time()) < PATIENCE_S
+        states = {
+            source: [of("state", source, f',state="{state}"') for state in ("starting", "running", "failed")]
+            for source in ("readings", "rows")
+        }
+        assert states == {"readings": [0, 1, 0], "rows": [0, 0, 1]}, failing
+        assert 'shoal_source_lag_records{source="rows",stream="s"}' not in found, "a file does not say"
+        (known,) = running.service.runtime.source_runner._known.values()
+        os.kill(known.running["readings"].work.pid, signal.SIGKILL)
+        await state_once(running, lambda state: state["error"] is not None)
+        assert (await samples())['shoal_source_restarts_total{source="readings",stream="s"}'] == 1
+        for name in ("readings", "rows"):
+            await running.http.patch(f"/streams/s/sources/{name}", json={"enabled": False})
+        await eventually_async(lambda: not running.service.runtime.source_runner.running)
+        assert await samples() == {}
 
 
 @NEEDS_REDIS
@@ -284,8 +332,6 @@ async def test_a_stream_that_is_made_again_gets_no_points_of_an_earlier_source(
 async def test_a_child_that_does_not_end_is_killed_when_its_source_is_ended_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import signal
-
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(3600)"
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert child.stdout is not None
@@ -337,8 +383,6 @@ async def test_the_children_log_at_the_level_of_the_service(
 @NEEDS_REDIS
 @ON_MEMORY
 async def test_a_child_that_is_killed_is_started_again(start: Any, origin: RedisServer, source: redis.Redis) -> None:
-    import signal
-
     add(source, range(10))
     async with start(**OPEN) as running:
         await stream(running)

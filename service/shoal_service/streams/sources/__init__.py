@@ -13,9 +13,11 @@ from shoal_service.streams.sources.definition import (
 )
 from shoal_service.streams.sources.documents import SourceDocuments
 from shoal_service.streams.sources.runner import SourceRunner
-from shoal_service.streams.sources.state import SourceState
+from shoal_service.streams.sources.state import SOURCE_STATUSES, RunningSource, SourceState
 
 __all__ = [
+    "SOURCE_STATUSES",
+    "RunningSource",
     "SourceDefinition",
     "SourceDocuments",
     "SourceRules",

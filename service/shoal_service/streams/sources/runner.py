@@ -7,6 +7,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import Store
 from shoal_service.streams.sources.definition import SourceDefinition, SourceRules
 from shoal_service.streams.sources.documents import SourceDocuments
+from shoal_service.streams.sources.state import RunningSource
 from shoal_service.streams.sources.supervisor import Slots, SupervisedSource
 from shoal_service.streams.stream_tasks import LearntStream, StreamTasks
 
@@ -29,6 +30,15 @@ class SourceRunner(StreamTasks[SupervisedSource]):
         self._slots = Slots(settings.source_processes)
         self._log_level, self._log_format = settings.log_level, settings.log_format
         self._socket = socket
+
+    @property
+    def running(self) -> list[RunningSource]:
+        """The sources that this process runs now. Any thread may ask."""
+        return [
+            RunningSource(stream, work.definition.name, work.state, work.restarts)
+            for stream, work in self.work
+            if work.state is not None
+        ]
 
     def definitions(self, stream: LearntStream) -> Mapping[str, SourceDefinition]:
         """As `StreamTasks.definitions`: those that are enabled."""

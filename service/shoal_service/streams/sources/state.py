@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import msgspec
 
+SOURCE_STATUSES = ("starting", "running", "failed")
+"""Values of `SourceState.status`."""
+
 
 class SourceState(NamedTuple):
     """What became of a source."""
@@ -36,6 +39,16 @@ class SourceState(NamedTuple):
     """Time between the last record that was read and the newest one. None where the source does not say."""
     reported_at: float | None = None
     """Unix time of this state."""
+
+
+class RunningSource(NamedTuple):
+    """Source that this process runs."""
+
+    stream: str
+    name: str
+    state: SourceState
+    restarts: int
+    """Times that its process has ended by itself, since this process runs this definition."""
 
 
 def encode_state(state: SourceState) -> bytes:

@@ -95,11 +95,18 @@ class SupervisedSource:
         self._saved_at = 0.0
         self.pid: int | None = None
         """Process id of the child, while there is one."""
+        self.restarts = 0
+        """Times that the child has ended by itself, or could not be started."""
 
     @property
     def definition(self) -> SourceDefinition:
         """As `StreamTask.definition`."""
         return self._definition
+
+    @property
+    def state(self) -> SourceState | None:
+        """What became of the source. None before it is read from the store."""
+        return self._state
 
     async def run(self) -> None:
         """Run the source, and start it again after each error, with growing pauses."""
@@ -116,6 +123,7 @@ class SupervisedSource:
             error = await self._run_once(known)
             if await self._stored(self._documents.positions, self._definition) is None:
                 return
+            self.restarts += 1
             failures = self._state.failures + 1
             pause_s = min(FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30), MAX_PAUSE_S)
             self._log.warning("source_failed", reason=error, failures=failures, pause_s=pause_s)
