@@ -1,12 +1,14 @@
 """`shoal serve` as a fork of a process that has imported all of it: importing costs each server more than a second.
 
-A test's server is a process of its own as before, with its own environment, log and exit code. What is imported depends
-on no setting but those in `IMPORTED_UNDER`: where a server has others there, it must be started from nothing.
+What does not depend on settings is made there, too: routes, and Numba's lists of functions. A test's server is a
+process of its own as before, with its own environment, log and exit code. What is imported depends on no setting but
+those in `IMPORTED_UNDER`: where a server has others there, it must be started from nothing.
 """
 
 import atexit
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -24,8 +26,16 @@ IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "MKL_", "SHOAL_KERNEL
 class Preforked:
     """One server, with those methods of `subprocess.Popen` that the tests use."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
-        asked = {"arguments": arguments, "environment": dict(environment), "log": str(log)}
+    def __init__(
+        self, arguments: list[str], environment: Mapping[str, str], log: Path, program: Path | None = None
+    ) -> None:
+        """`program`: a script that runs in the place of `shoal`."""
+        asked = {
+            "arguments": arguments,
+            "environment": dict(environment),
+            "log": str(log),
+            "program": None if program is None else str(program),
+        }
         self.pid = int(_parent().ask(asked))
         self.returncode: int | None = None
 
@@ -108,16 +118,25 @@ def _main() -> None:
     import gc
 
     import redis  # noqa: F401
+    import scipy.optimize  # noqa: F401 - learning the first points imports it
     import uvicorn.lifespan.on
     import uvicorn.loops.auto
     import uvicorn.protocols.http.auto  # noqa: F401
+    from numba.core.registry import cpu_target
 
     import shoal.refinement
     import shoal.sequential  # noqa: F401
     import shoal_service.app
+    import shoal_service.cli
     import shoal_service.entry
     import shoal_service.server
+    from shoal_service.settings import Settings
 
+    store = shoal_service.app.open_store(Settings(store="memory"))
+    shoal_service.app.create_app(Settings(store="memory"), store=store)  # makes the routes that all applications share
+    store.close()
+    cpu_target.typing_context.refresh()  # what the first kernel does, loaded or compiled
+    cpu_target.target_context.refresh()
     assert threading.active_count() == 1, "a fork has none of the threads"
     gc.freeze()
     for line in sys.stdin:
@@ -129,6 +148,9 @@ def _main() -> None:
             answer = os.fork()
             if answer == 0:
                 _become(question)
+                if question["program"] is not None:
+                    runpy.run_path(question["program"], run_name="__main__")
+                    sys.exit()
                 sys.exit(shoal_service.entry.main())
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()

@@ -18,6 +18,9 @@ from harness.web import WEB
 class RunningService:
     """One service over one data folder."""
 
+    program: Path | None = None
+    """A script that runs in the place of `shoal`."""
+
     def __init__(self, data: Path, settings: dict[str, object] | None = None, *, forked: bool = True) -> None:
         """`forked`: begin as a fork of a process that has imported everything, where possible. False: as users start
         it, for measurements."""
@@ -51,11 +54,12 @@ class RunningService:
         """Start, and wait for nothing."""
         arguments = ["serve", "--port", str(self.port), "--data", str(self.data)]
         if self._forked and can_fork_for(self.environment):
-            self.process = Preforked(arguments, self.environment, self.log)
+            self.process = Preforked(arguments, self.environment, self.log, self.program)
             return
         shoal = Path(sys.executable).with_name("shoal")
+        program = [str(shoal)] if self.program is None else [sys.executable, str(self.program)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([str(shoal), *arguments], env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*program, *arguments], env=self.environment, stdout=log, stderr=log)
 
     def answers(self, path: str) -> bool:
         """Whether `path` answers 200 now."""
