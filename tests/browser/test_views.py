@@ -26,6 +26,7 @@ VIEWS = {
     "time": "/s/gauge/time",
     "try": "/s/gauge/try",
     "refine": "/s/gauge/refine",
+    "no-sources": "/s/gauge/sources",
 }
 READY = {
     "streams": "a[href='#/s/gauge/map']",
@@ -36,6 +37,7 @@ READY = {
     "time": ".chart .uplot",
     "try": ".drop textarea",
     "refine": ".empty:text('no refinement')",
+    "no-sources": ".empty:text('reads no source')",
 }
 
 

@@ -128,6 +128,19 @@ export async function settingsSchema() {
   return body?.content["application/json"].schema ?? { properties: {} };
 }
 
+/**
+ * The OpenAPI schema of each kind of source, by kind.
+ * @returns {Promise<[string, any][]>}
+ */
+export async function sourceSchemas() {
+  await offers("/", "get");
+  const all = await description;
+  const body = all?.paths?.["/streams/{stream}/sources/{source}"]?.put?.requestBody;
+  const kinds = body?.content["application/json"].schema.discriminator.mapping ?? {};
+  const schemas = Object.entries(kinds).map(([kind, place]) => [kind, all.components.schemas[place.split("/").pop()]]);
+  return /** @type {[string, any][]} */ (schemas);
+}
+
 /** @param {string} stream */
 export function streamPath(stream) {
   return `/streams/${encodeURIComponent(stream)}`;

@@ -35,6 +35,29 @@ export function fill(element, ...children) {
 }
 
 /**
+ * Replace the rows of a table. What has the focus keeps it, by its data attribute `row`.
+ * @param {Element} body
+ * @param {...any} rows
+ */
+export function refill(body, ...rows) {
+  const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("data-row") : null;
+  fill(body, ...rows);
+  if (focused) /** @type {HTMLElement|null} */ (body.querySelector(`[data-row="${CSS.escape(focused)}"]`))?.focus();
+}
+
+/**
+ * A button of a row.
+ * @param {string} title
+ * @param {string} name of the row
+ * @param {() => void} run
+ * @param {{label?: string, place?: string}} [options] `label`: for a screen reader. `place`: among the buttons of the
+ * row, where the title changes
+ */
+export function action(title, name, run, { label = `${title} of ${name}`, place = title } = {}) {
+  return h("button", { class: "quiet", "aria-label": label, data: { row: `${place} ${name}` }, on: { click: run } }, title);
+}
+
+/**
  * Set the text of an element if it is another one, so that a screen reader does not read it again.
  * @param {Element} element
  * @param {string} text

@@ -7,6 +7,7 @@ import { LiveStream } from "./live.js";
 import { lifeView } from "./life_view.js";
 import { mapView } from "./map_view.js";
 import { refineView } from "./refine_view.js";
+import { sourcesView } from "./sources_view.js";
 import { streamsView } from "./streams_view.js";
 import { timeView } from "./time_view.js";
 import { tryView } from "./try_view.js";
@@ -20,6 +21,7 @@ const VIEWS = [
   ["time", "Time", timeView],
   ["try", "Try it", tryView],
   ["refine", "Refinement", refineView],
+  ["sources", "Sources", sourcesView],
 ];
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -81,6 +83,7 @@ function drawShell(stream, id) {
     return h("a", { href, "aria-current": one === id ? "page" : null }, title);
   });
   fill(tabs, ...links);
+  tabs.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a narrow screen
 }
 
 function tellState() {

@@ -3,6 +3,7 @@
 import { get, inWords, send, settingsSchema, streamPath } from "./api.js";
 import { buttons, errorLine, open } from "./dialogs.js";
 import { h } from "./dom.js";
+import { settingField, wordsOf } from "./fields.js";
 
 const FIRST = ["family", "n_features", "half_life", "concentration"];
 const SHAPE = "Part of the shape";
@@ -79,34 +80,6 @@ async function form(title, before, held, action, exists, save) {
   const dialog = open(title, [element]);
 }
 
-/** @typedef {{name: string, element: HTMLElement, kind: string, read: () => string, shape: boolean}} SettingField */
-
-/**
- * @param {string} name
- * @param {any} schema
- * @param {any} value
- * @param {boolean} exists
- * @returns {SettingField}
- */
-function field(name, schema, value, exists) {
-  const kinds = (schema.anyOf ?? [schema]).filter((/** @type {any} */ one) => one.type !== "null");
-  const choices = kinds.flatMap((/** @type {any} */ one) => one.enum ?? (one.const ? [one.const] : []));
-  const number = kinds.some((/** @type {any} */ one) => ["integer", "number"].includes(one.type));
-  const shape = (schema.description ?? "").replaceAll("\n", " ").includes(SHAPE);
-  const only = choices.length > 0 && kinds.every((/** @type {any} */ one) => one.enum || one.const);
-  const text = value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
-  const id = `setting-${name}`;
-  const about = { id, "aria-describedby": `${id}-about`, disabled: exists && shape };
-  const control = only
-    ? h("select", about, h("option", { value: "" }, exists ? "none" : "default"),
-      ...choices.map((/** @type {string} */ one) => h("option", { value: one, selected: one === value }, one)))
-    : h("input", { ...about, value: text, inputmode: number ? "decimal" : "text", autocomplete: "off", spellcheck: "false" });
-  const words = (schema.description ?? "").replaceAll("\n", " ").replace(` ${SHAPE}.`, exists ? " Cannot change." : "");
-  const element = h("div", { class: "field" }, h("label", { for: id }, name), control,
-    h("p", { class: "hint", id: `${id}-about` }, words.replaceAll("`", "")));
-  return { name, element, kind: only ? "text" : number ? "number" : "json", read: () => control.value.trim(), shape };
-}
-
 /**
  * The settings that the form changes.
  * @param {SettingField[]} fields
@@ -116,25 +89,27 @@ function field(name, schema, value, exists) {
 function changes(fields, held, exists) {
   /** @type {Record<string, any>} */
   const found = {};
-  for (const { name, kind, read, shape } of fields) {
-    const text = read();
+  for (const { name, read, shape } of fields) {
     if (exists && shape) continue;
-    const value = text === "" ? null : valueOf(kind, text);
+    const value = read();
     const before = held[name] ?? null;
     if (exists ? JSON.stringify(value) !== JSON.stringify(before) : value !== null) found[name] = value;
   }
   return found;
 }
 
+/** @typedef {import("./fields.js").Field & {shape: boolean}} SettingField */
+
 /**
- * @param {string} kind
- * @param {string} text
+ * @param {string} name
+ * @param {any} schema
+ * @param {any} value
+ * @param {boolean} exists
+ * @returns {SettingField}
  */
-function valueOf(kind, text) {
-  if (kind === "text") return text;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text; // the service says what is wrong with it
-  }
+function field(name, schema, value, exists) {
+  const shape = wordsOf(schema).includes(SHAPE);
+  const words = wordsOf(schema).replace(` ${SHAPE}.`, exists ? " Cannot change." : "");
+  const unset = exists ? "none" : "default";
+  return { ...settingField(name, schema, { value, unset, words, disabled: exists && shape }), shape };
 }

@@ -2,21 +2,20 @@
 
 import { Problem, get, inWords, send, streamPath, tagged } from "./api.js";
 import { confirmByName, open } from "./dialogs.js";
-import { fill, h } from "./dom.js";
+import { action, fill, h, refill } from "./dom.js";
 import { counted, duration, familyWords, rate, whole } from "./format.js";
+import { Rates } from "./rates.js";
 import { editStream, makeStream } from "./stream_form.js";
 
 const TICK_MS = 2_000;
 const FOLLOWED = 50; // streams whose clusters are asked for
-
-/** @typedef {{at: number, end: number, rate: number|null}} Progress */
 
 /** @returns {import("./main.js").View} */
 export function streamsView() {
   const ends = new AbortController();
   const body = h("tbody", { role: "rowgroup" });
   const note = h("p", { class: "empty", role: "status" }, "Reading the streams.");
-  const table = h("table", { class: "streams", role: "table" },
+  const table = h("table", { class: "as-cards", role: "table" },
     h("caption", { class: "sr" }, "Streams of this service"),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind, meaning]) => h("th", { role: "columnheader", scope: "col", class: kind, title: meaning ?? null }, title)))), body);
   const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
@@ -25,15 +24,14 @@ export function streamsView() {
     h("div", { class: "page-head" }, h("h1", {}, "Streams"), button), note, scroller);
   scroller.hidden = true;
 
-  /** @type {Map<string, Progress>} */
-  const progress = new Map();
+  const rates = new Rates();
   /** @type {Map<string, {incarnation: string, ask: (signal: AbortSignal) => Promise<any>, n: number|null, offset: number|null}>} */
   const clusters = new Map();
 
   async function tick() {
     try {
       const { streams } = await get("/streams", ends.signal);
-      for (const stream of streams) note_progress(progress, stream);
+      for (const stream of streams) rates.note(stream.stream, stream.log_offset);
       await countClusters(streams.slice(0, FOLLOWED), clusters, ends.signal);
       draw(streams);
     } catch (error) {
@@ -46,12 +44,10 @@ export function streamsView() {
 
   /** @param {any[]} streams */
   function draw(streams) {
-    const focused = document.activeElement?.getAttribute("data-row");
     note.hidden = streams.length > 0;
     scroller.hidden = streams.length === 0;
     if (streams.length === 0) fill(note, ...noStreams());
-    fill(body, ...streams.map((stream) => row(stream, progress.get(stream.stream), clusters.get(stream.stream), tick)));
-    if (focused) /** @type {HTMLElement|null} */ (body.querySelector(`[data-row="${CSS.escape(focused)}"]`))?.focus();
+    refill(body, ...streams.map((stream) => row(stream, rates.of(stream.stream), clusters.get(stream.stream), tick)));
   }
 
   async function run() {
@@ -86,21 +82,6 @@ function noStreams() {
 }
 
 /**
- * @param {Map<string, Progress>} known
- * @param {any} stream
- */
-function note_progress(known, stream) {
-  const before = known.get(stream.stream);
-  const at = Date.now();
-  const perSecond = before && at > before.at ? (1000 * (stream.log_offset - before.end)) / (at - before.at) : null;
-  known.set(stream.stream, {
-    at,
-    end: stream.log_offset,
-    rate: before?.rate == null || perSecond === null ? perSecond : 0.5 * (before.rate + perSecond),
-  });
-}
-
-/**
  * Ask for the number of clusters of each stream, and for the offset of its snapshot.
  * @param {any[]} streams
  * @param {Map<string, any>} known
@@ -126,11 +107,11 @@ async function countClusters(streams, known, signal) {
 
 /**
  * @param {any} stream
- * @param {Progress|undefined} progress
+ * @param {number|null} perSecond
  * @param {any} clusters
  * @param {() => Promise<void>} refresh
  */
-function row(stream, progress, clusters, refresh) {
+function row(stream, perSecond, clusters, refresh) {
   const name = stream.stream;
   const lag = clusters?.offset === null || clusters === undefined ? null : Math.max(stream.log_offset - clusters.offset, 0);
   const age = stream.snapshot_age_s ?? null;
@@ -141,22 +122,12 @@ function row(stream, progress, clusters, refresh) {
   return h("tr", { role: "row" },
     h("th", { role: "rowheader", scope: "row" }, h("a", { href: `#/s/${encodeURIComponent(name)}/map`, data: { row: name } }, name)),
     h("td", { role: "cell", class: "wide" }, `${familyWords(settings.family)}, ${counted(settings.n_features, "feature")}${half}`),
-    cell(2, whole(stream.points_seen)), cell(3, rate(progress?.rate ?? null)), cell(4, whole(lag)),
+    cell(2, whole(stream.points_seen)), cell(3, rate(perSecond)), cell(4, whole(lag)),
     cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
     cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "age of the snapshot that readers see" }),
     cell(8, statusWords(stream.status)),
     h("td", { role: "cell", class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));
-}
-
-/**
- * @param {string} title
- * @param {string} name
- * @param {() => void} run
- */
-function action(title, name, run) {
-  const label = `${title} of ${name}`;
-  return h("button", { class: "quiet", "aria-label": label, data: { row: `${title} ${name}` }, on: { click: run } }, title);
 }
 
 /** @param {string} status */
