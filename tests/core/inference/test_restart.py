@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.families import NormalInverseGamma
+from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
 from shoal.inference import Model, Search, State, StickPrior, WindowData, best_found, no_past
 
 N, MANY = 2_000, 70
@@ -12,7 +12,7 @@ FAMILY = NormalInverseGamma(np.zeros(2), 0.05, 2.0, np.full(2, 2.0))
 
 def pieces(search: Search, n: int) -> State:
     """Components of every n-th row, all alike."""
-    resp = np.eye(n)[np.arange(N) % n]
+    resp = np.eye(n)[np.arange(search.data.n_rows) % n]
     return search.live_start(
         search.data.suffstats(search.model.family, [slice(None)] * n, list(resp.T.copy())),
         no_past(search.model.family, n, n),
@@ -42,6 +42,25 @@ def test_many_components_that_the_search_has_multiplied_are_a_poor_start(n_end: 
     found = best_found(stuck, start, 10, lambda: Search(data, model, rng), confirmed=False)
     assert found.state.n_components == n_found
     assert found.state.past.share.shape == (n_found, MANY if n_found == 3 else n_end)
+
+
+D, COSTLY = 25, 8_000
+INVERSE_GAMMA = NormalInverseGamma(np.zeros(D), 0.05, 2.0, np.full(D, 2.0))  # 50 parameters a component
+INVERSE_WISHART = NormalInverseWishart(np.zeros(D), 0.05, D + 2.0, np.eye(D))  # 350
+
+
+@pytest.mark.parametrize(("family", "n_found"), [(INVERSE_GAMMA, 2 * MANY), (INVERSE_WISHART, 3)])
+def test_a_costly_search_from_one_component_is_for_components_with_fewer_points_than_parameters(
+    family: AnyFamily, n_found: int
+) -> None:
+    """57 points a component support 50 parameters, and not 350."""
+    rng = np.random.default_rng(3)
+    x = 30.0 * np.eye(3, D)[np.arange(COSTLY) % 3] + rng.normal(size=(COSTLY, D))
+    data, model = WindowData(x, np.ones(COSTLY)), Model(family, StickPrior(1.0, 1.0))
+    stuck = StuckSearch(data, model, rng)
+    stuck.n_pieces = 2 * MANY
+    found = best_found(stuck, pieces(stuck, MANY), 10, lambda: Search(data, model, rng), confirmed=False)
+    assert found.state.n_components == n_found
 
 
 def overlapping(rng: np.random.Generator) -> np.ndarray:
