@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import socket
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -28,6 +29,8 @@ GRACE_SHARE = 0.25
 """Share of `shutdown_s` in which running requests may end by themselves."""
 CHILD_CONNECTIONS = 1024
 """Largest number of connections of child processes."""
+SOCKET, FOLDERS = "children.sock", "shoal-"
+"""Name of the socket of the children, and beginning of the folders that are made for it."""
 LONGEST_SOCKET_PATH = 100
 """Bytes of the path of a Unix socket; Linux allows 107, other systems 103."""
 SWITCH_INTERVAL_S = 0.001
@@ -115,19 +118,23 @@ class ChildServer:
 
     def _listen(self) -> socket.socket:
         if self._folder is not None:
-            path = self._folder.absolute() / "children.sock"
+            path = self._folder.absolute() / SOCKET
             if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
                 with contextlib.suppress(OSError):  # a file system without sockets
                     return self._bound(path)
-        self._made = Path(tempfile.mkdtemp(prefix="shoal-"))
-        return self._bound(self._made / "children.sock")
+        remove_leftovers(Path(tempfile.gettempdir()))
+        self._made = Path(tempfile.mkdtemp(prefix=FOLDERS))
+        return self._bound(self._made / SOCKET)
 
     def _bound(self, path: Path) -> socket.socket:
-        path.unlink(missing_ok=True)  # left behind by a process that was killed
+        before = path.with_name("new.sock")
+        before.unlink(missing_ok=True)  # left behind by a process that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.bind(str(path))
-            path.chmod(0o600)
+            listener.bind(str(before))
+            before.chmod(0o600)
+            listener.listen()
+            before.replace(path)  # under its own name it always listens, so `remove_leftovers` keeps it
         except OSError:
             listener.close()
             raise
@@ -143,7 +150,41 @@ class ChildServer:
             connection.shutdown()
         Path(self.address).unlink(missing_ok=True)
         if self._made is not None:
-            self._made.rmdir()
+            with contextlib.suppress(FileNotFoundError):  # another process that starts has removed it meanwhile
+                self._made.rmdir()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `ChildServer` left behind in a folder for temporary files when its process was killed.
+
+    That is a folder of its own of this user, which holds the socket and nothing else, and nobody listens at it.
+    Anything else is kept, and so is what cannot be removed.
+    """
+    for made in folder.glob(f"{FOLDERS}*"):
+        with contextlib.suppress(OSError):
+            if _is_own_folder(made) and os.listdir(made) == [SOCKET] and _is_abandoned(made / SOCKET):
+                (made / SOCKET).unlink()
+                made.rmdir()
+
+
+def _is_own_folder(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether a path is a socket at which nobody listens. The system knows that of processes in containers, too."""
+    if not stat.S_ISSOCK(path.lstat().st_mode):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except BlockingIOError:  # more wait than it accepts
+            return False
+    return False
 
 
 def check_exposure(settings: Settings, has_keys: bool | None) -> None:
