@@ -34,10 +34,13 @@ def refitted(family: "SubspaceGaussian", x: Array, weights: Array, past: Subspac
         return family
     rows = slice(None, None, -(-len(x) // _MOST_ROWS))
     weight = weights[rows] * (weights.sum() / weights[rows].sum())
-    points = np.vstack([(x[rows] - family.center) * np.sqrt(weight)[:, None], _points_of(family, past)])
+    points = np.empty((len(weight) + rank, d))  # tens of MiB: filled in place
+    np.subtract(x[rows], family.center, out=points[:-rank])
+    points[:-rank] *= np.sqrt(weight)[:, None]
+    points[-rank:] = _points_of(family, past)
     before = float(np.square(points @ family.directions).sum())
     directions, inside = _principal(points, family.directions)
-    outside = float(np.square(points).sum()) - before
+    outside = float(np.vdot(points, points)) - before
     if not inside - before > _LEAST_GAIN * outside:
         return family
     return _over(family, directions)
