@@ -50,6 +50,11 @@ class FaultProxy:
         for link in tuple(self._links):
             link.reset()
 
+    def strand(self) -> None:
+        """Close the server's side of every open connection. The clients hear nothing of it, or of anything, on them."""
+        for link in tuple(self._links):
+            link.strand()
+
     def heal(self) -> None:
         """Pass everything from now on. Connections that lost a reply are reset: bytes never vanish within one."""
         self.losses, self.lost_share, self.delay_s, self.silent = 0, 0.0, 0.0, False
@@ -107,6 +112,7 @@ class _Link:
 
     def __init__(self, proxy: FaultProxy, client: socket.socket, server: socket.socket) -> None:
         self.has_lost = False
+        self._stranded = False
         self._proxy, self._client, self._server = proxy, client, server
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,7 +123,8 @@ class _Link:
             while data := self._client.recv(1 << 20):
                 if self._proxy.loses_reply_to(data):
                     self.has_lost = True
-                self._server.sendall(data)
+                if not self._stranded:
+                    self._server.sendall(data)
         self.end()
 
     def pass_replies(self) -> None:
@@ -131,7 +138,14 @@ class _Link:
                     break  # the server did what it was asked, and nobody is told
                 time.sleep(self._proxy.delay_s)
                 self._client.sendall(data)
-        self.end()
+        if not self._stranded:
+            self.end()
+
+    def strand(self) -> None:
+        """Close the server's side. What the client sends is lost from now on."""
+        self._stranded = True
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
         """Reset the client's side. The shutdown of its reading half wakes the thread, and sends nothing."""

@@ -1,6 +1,7 @@
 """Connections to Redis without retries of their own, with raw replies, and its errors as errors of the store."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -137,6 +138,8 @@ class Connection:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._heard_at = time.monotonic()
+        self._pinged_at: float | None = None  # since it was last heard of
 
     def open(self) -> None:
         """Connect and authenticate."""
@@ -170,8 +173,24 @@ class Connection:
             return error
 
     def next_message(self, timeout_s: float) -> Any:
-        """Return the next message of a subscription. None when none comes in time."""
-        return self._connection.read_response() if self._connection.can_read(timeout_s) else None
+        """Return the next message of a subscription. None when none comes in time.
+
+        A server that has lost this connection without a word, as through a cut network, looks like one that has nothing
+        to say. So it is pinged when it has said nothing for as long as an answer may take. The connection counts as
+        broken when that is not answered either.
+        """
+        if self._connection.can_read(timeout_s):
+            message = self._connection.read_response()
+            self._heard_at, self._pinged_at = time.monotonic(), None
+            return None if message[0] == b"pong" else message
+        now, limit_s = time.monotonic(), self._connection.socket_timeout
+        if self._pinged_at is None:
+            if now - self._heard_at > limit_s:
+                self._connection.send_command("PING", check_health=False)
+                self._pinged_at = now
+        elif now - self._pinged_at > limit_s:
+            raise redis.exceptions.TimeoutError(f"a subscription got no answer to PING within {limit_s:g} s")
+        return None
 
     def close(self) -> None:
         """Close the connection. May be called again."""

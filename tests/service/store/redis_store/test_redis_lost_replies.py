@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from harness.fault_proxy import FaultProxy
+from harness.waiting import eventually
 from shoal_service.errors import IdempotencyMismatchError, SourcePositionError, StoreUnavailableError
-from shoal_service.store import DeadLetter, SourceStep
+from shoal_service.store import DeadLetter, ReaderRequest, SourceStep
 
 pytestmark = pytest.mark.redis
 
@@ -116,3 +117,40 @@ def test_the_scripts_come_back_after_the_server_forgot_them(server: Any, hand: A
     futures = [hand.post(b"0"), hand.post(b"1", key="k")]
     assert [future.result(120)[:2] for future in futures] == [(2, 2), (3, 3)]
     assert hand.payloads() == [b"one", b"0", b"1"]
+
+
+def test_a_subscription_whose_connection_was_lost_without_a_word_is_made_again(
+    proxy: FaultProxy, open_at: Any, open_store: Any
+) -> None:
+    """As behind a network that was cut while the server gave the connection up: nothing of that arrives here."""
+    listening, other = open_at(proxy.url, timeout_s=0.5), open_store()
+    requests: list[ReaderRequest | None] = []
+    messages: list[bytes | None] = []
+    listening.sharing.on_request(requests.append)
+    listening.messages.listen(("pieces",), messages.append)
+    eventually(lambda: requests == messages == [None], "both listen")
+    proxy.strand()
+    eventually(lambda: other.messages.send("pieces", b"nobody hears") == 0)
+    eventually(lambda: other.messages.send("pieces", b"heard again") == 1, "no listener came back", limit_s=20.0)
+    eventually(lambda: b"heard again" in messages)
+    request = ReaderRequest("s", "inc-s", 1, 3, "state")
+
+    def asked() -> bool:
+        other.sharing.send_request(request)
+        return request in requests
+
+    eventually(asked, "nobody heard of the request", limit_s=20.0, pause_s=0.1)
+
+
+def test_a_subscription_on_which_nothing_is_said_for_long_still_hears(server: Any, open_store: Any) -> None:
+    listening, other = open_store(timeout_s=0.3), open_store()
+    requests: list[ReaderRequest | None] = []
+    listening.sharing.on_request(requests.append)
+    eventually(lambda: requests == [None])
+    with server.client() as client:
+        pings = lambda: client.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"]  # noqa: E731
+        before = pings()
+        eventually(lambda: pings() >= before + 3, "it asks whether the server is there")
+    request = ReaderRequest("s", "inc-s", 1, 3, "state")
+    other.sharing.send_request(request)
+    eventually(lambda: request in requests)
