@@ -6,6 +6,7 @@ those in `IMPORTED_UNDER`: where a server has others there, it must be started f
 """
 
 import atexit
+import ctypes
 import json
 import os
 import runpy
@@ -22,19 +23,28 @@ from typing import Any
 IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "MKL_", "SHOAL_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
 """How the names of variables begin that matter while modules are imported."""
 
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h
+
 
 class Preforked:
     """One server, with those methods of `subprocess.Popen` that the tests use."""
 
     def __init__(
-        self, arguments: list[str], environment: Mapping[str, str], log: Path, program: Path | None = None
+        self,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        log: Path,
+        program: Path | None = None,
+        network: Path | None = None,
     ) -> None:
-        """`program`: a script that runs in the place of `shoal`."""
+        """`program`: a script that runs in the place of `shoal`. `network`: the file of the network namespace that the
+        server is in, if not that of this process."""
         asked = {
             "arguments": arguments,
             "environment": dict(environment),
             "log": str(log),
             "program": None if program is None else str(program),
+            "network": None if network is None else str(network),
         }
         self.pid = int(_parent().ask(asked))
         self.returncode: int | None = None
@@ -67,6 +77,14 @@ class Preforked:
 def can_fork_for(environment: Mapping[str, str]) -> bool:
     """Whether a server with this environment imports what one with the environment of this process does."""
     return sys.platform == "linux" and _imported_under(environment) == _imported_under(_environment())
+
+
+def enter_network(path: Path) -> None:
+    """Let this thread be in the network namespace of a file, and all that it starts."""
+    with path.open() as namespace:  # `os.setns` comes with Python 3.12
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(namespace.fileno(), _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), f"setns: no way into {path}")
 
 
 def _imported_under(environment: Mapping[str, str]) -> dict[str, str]:
@@ -158,6 +176,8 @@ def _main() -> None:
 
 def _become(question: dict[str, Any]) -> None:
     """Take on the files, the environment and the arguments of the server asked for."""
+    if question["network"]:
+        enter_network(Path(question["network"]))
     log = os.open(question["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)

@@ -24,16 +24,17 @@ class RedisServer:
     process: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
     """Over the defaults of `start`."""
+    host: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.host}:{self.port}/0"
 
     def start(self) -> None:
         """Start, by default with an append-only file synced at every write, and wait until it answers."""
         options = {
-            "bind": "127.0.0.1",
+            "bind": self.host,
             "port": str(self.port),
             "dir": str(self.folder),
             "save": "",
@@ -58,7 +59,7 @@ class RedisServer:
 
     def client(self) -> redis.Redis:
         """A client without retries of its own."""
-        return redis.Redis(port=self.port, retry=None)
+        return redis.Redis(self.host, self.port, retry=None)
 
     def pause(self) -> None:
         """Make it hang: it takes connections, and answers nothing."""

@@ -20,6 +20,8 @@ class RunningService:
 
     program: Path | None = None
     """A script that runs in the place of `shoal`."""
+    network: Path | None = None
+    """The file of the network namespace that a forked one is in, if not that of this process."""
 
     def __init__(self, data: Path, settings: dict[str, object] | None = None, *, forked: bool = True) -> None:
         """`forked`: begin as a fork of a process that has imported everything, where possible. False: as users start
@@ -54,7 +56,7 @@ class RunningService:
         """Start, and wait for nothing."""
         arguments = ["serve", "--port", str(self.port), "--data", str(self.data)]
         if self._forked and can_fork_for(self.environment):
-            self.process = Preforked(arguments, self.environment, self.log, self.program)
+            self.process = Preforked(arguments, self.environment, self.log, self.program, self.network)
             return
         shoal = Path(sys.executable).with_name("shoal")
         program = [str(shoal)] if self.program is None else [sys.executable, str(self.program)]
