@@ -1,6 +1,7 @@
 """Responses: JSON bytes, entity tags, problems."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -15,6 +16,13 @@ JSON = "application/json"
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Answer with JSON bytes."""
     return Response(body, status, headers=headers or None, media_type=JSON)
+
+
+def time_text(unix_s: float | None) -> str | None:
+    """Write a time as RFC 3339, in UTC, to the millisecond. None where there is none."""
+    if unix_s is None:
+        return None
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def told(labels: LearntRows) -> dict[str, Any]:

@@ -47,11 +47,10 @@ Errors = tuple[type[ShoalError], ...]
 SNAPSHOT = "application/vnd.shoal.snapshot"
 BYTES = "application/octet-stream"
 
+JSON_BODY: Errors = (MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError)
 BODY: Errors = (
-    MalformedBodyError,
-    BodyTooLargeError,
+    *JSON_BODY,
     UploadTooSlowError,
-    UnsupportedMediaTypeError,
     LimitError,
     ShapeError,
     NotFiniteError,

@@ -10,14 +10,11 @@ from starlette.responses import Response
 
 from shoal_service.access import ADMIN_SERVICE, Grant, Limits, Scope, parse_expiry
 from shoal_service.errors import (
-    BodyTooLargeError,
     LimitError,
-    MalformedBodyError,
     NotReadyError,
     ParameterError,
     StoreUnavailableError,
     UnknownKeyError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -42,7 +39,7 @@ _NOT_STORED = {"Cache-Control": "no-store"}
     openapi_extra=docs.json_body(KeyIn),
     responses=docs.answers(
         docs.answer(201, NewKeyOut, "The key is created; its secret is shown only now", ("Location",)),
-        ParameterError, LimitError, MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, NotReadyError,
+        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
         StoreUnavailableError, *docs.HOST,
     ),
 )  # fmt: skip

@@ -9,12 +9,9 @@ from starlette.responses import Response
 from shoal.errors import UnknownComponentError
 from shoal_service.access import WRITE_AUDITED
 from shoal_service.errors import (
-    BodyTooLargeError,
     LimitError,
-    MalformedBodyError,
     StoreUnavailableError,
     StreamGoneError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -38,7 +35,7 @@ MAX_BODY_BYTES = 32_768
     openapi_extra=docs.json_body(LabelIn),
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component with its label"),
-        UnknownComponentError, LimitError, MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError,
+        UnknownComponentError, LimitError, *docs.JSON_BODY,
         StoreUnavailableError, StreamGoneError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip

@@ -9,10 +9,7 @@ from starlette.responses import Response
 from shoal.errors import SettingError, ShapeError
 from shoal_service.access import READ
 from shoal_service.errors import (
-    BodyTooLargeError,
-    MalformedBodyError,
     StoreUnavailableError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -75,7 +72,7 @@ async def sample(
     responses=docs.answers(
         docs.answer(200, ProjectionOut, "Coordinates"),
         ShapeError, SettingError, StoreUnavailableError,
-        MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, *docs.STREAM, *docs.READ,
+        *docs.JSON_BODY, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def projection(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:

@@ -11,14 +11,11 @@ from starlette.responses import Response
 from shoal.errors import UnknownComponentError
 from shoal_service.access import READ, WRITE
 from shoal_service.errors import (
-    BodyTooLargeError,
     DeadLetteredError,
     LimitError,
-    MalformedBodyError,
     NotReadyError,
     OffsetNotAppliedError,
     RecordNotFoundError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -120,7 +117,7 @@ def _member(record: Stored) -> dict[str, Any]:
     openapi_extra=docs.json_body(LookupIn),
     responses=docs.answers(
         docs.answer(200, LookupOut, "One record per key, in order"),
-        MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, LimitError, *docs.STREAM, *docs.READ,
+        *docs.JSON_BODY, LimitError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def lookup(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:

@@ -9,8 +9,6 @@ from starlette.responses import Response
 
 from shoal_service.access import READ, WRITE
 from shoal_service.errors import (
-    BodyTooLargeError,
-    MalformedBodyError,
     NoPointsYetError,
     NotReadyError,
     NotRefinableError,
@@ -18,7 +16,6 @@ from shoal_service.errors import (
     StoreUnavailableError,
     StreamGoneError,
     UnknownRefinementError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -52,7 +49,7 @@ _REPORTED = (
     responses=docs.answers(
         docs.answer(202, RefinementOut, "The refinement is queued", ("Location",)),
         NoPointsYetError, NotRefinableError, OverloadedError, NotReadyError, StoreUnavailableError, StreamGoneError,
-        MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, *docs.STREAM,
+        *docs.JSON_BODY, *docs.STREAM,
     ),
 )  # fmt: skip
 async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None) -> Response:

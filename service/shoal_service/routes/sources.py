@@ -1,6 +1,5 @@
 """/sources: how far the sources of a stream are in its log, and the sources that the service runs itself."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
@@ -9,17 +8,14 @@ from starlette.responses import Response
 
 from shoal_service.access import ADMIN, READ
 from shoal_service.errors import (
-    BodyTooLargeError,
     LimitError,
-    MalformedBodyError,
     NotReadyError,
     ParameterError,
     StoreUnavailableError,
     UnknownSourceError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import SourceStatus, shown_settings
@@ -78,7 +74,7 @@ async def one(request: Request, source: Name) -> Response:
     responses=docs.answers(
         docs.answer(200, SourceOut, "The source is changed, and goes on from its position")
         | docs.answer(201, SourceOut, "The source is created"),
-        ParameterError, LimitError, MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, NotReadyError,
+        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
         StoreUnavailableError, *docs.STREAM,
     ),
 )  # fmt: skip
@@ -104,7 +100,7 @@ async def put(request: Request, source: Name) -> Response:
     openapi_extra=docs.json_body(SourceChangeIn),
     responses=docs.answers(
         docs.answer(200, SourceOut, "The source"),
-        UnknownSourceError, ParameterError, MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError,
+        UnknownSourceError, ParameterError, *docs.JSON_BODY,
         NotReadyError, StoreUnavailableError, *docs.STREAM,
     ),
 )  # fmt: skip
@@ -163,26 +159,20 @@ def _shown(found: SourceStatus) -> dict[str, Any]:
         "kind": source.kind,
         "enabled": source.enabled,
         "settings": shown_settings(source.kind, source.settings),
-        "created_at": _time(source.created_at),
+        "created_at": time_text(source.created_at),
         "state": {
             "state": "stopped" if not source.enabled else state.status if is_current else "starting",
             "error": state.error if is_current else None,
-            "failed_at": _time(state.failed_at),
+            "failed_at": time_text(state.failed_at),
             "failures": state.failures,
-            "next_attempt_at": _time(state.next_attempt_at) if is_current else None,
+            "next_attempt_at": time_text(state.next_attempt_at) if is_current else None,
             "records": state.records,
             "skipped": state.skipped,
             "points": state.points,
             "lag_records": state.lag_records,
             "lag_s": state.lag_s,
-            "last_stored_at": _time(state.last_stored_at),
-            "reported_at": _time(state.reported_at),
+            "last_stored_at": time_text(state.last_stored_at),
+            "reported_at": time_text(state.reported_at),
         },
         "positions": [position._asdict() for position in found.positions],
     }
-
-
-def _time(unix_s: float | None) -> str | None:
-    if unix_s is None:
-        return None
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,5 @@
 """/webhooks: send the events of a stream to addresses that an admin has named."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path
@@ -9,17 +8,14 @@ from starlette.responses import Response
 
 from shoal_service.access import ADMIN, READ
 from shoal_service.errors import (
-    BodyTooLargeError,
     LimitError,
-    MalformedBodyError,
     NotReadyError,
     ParameterError,
     StoreUnavailableError,
     UnknownWebhookError,
-    UnsupportedMediaTypeError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import Place, WebhookStatus, event_id
@@ -66,7 +62,7 @@ async def one(request: Request, webhook: Name) -> Response:
     """A webhook, how far it is, and the newest messages that were given up. The secret is never shown."""
     found = await service_of(request).webhooks.one(stream_of(request), webhook)
     dead = [
-        {"id": d.id, "kind": d.kind, "at": _time(d.at), "attempts": d.attempts, "reason": d.reason, "body": d.body}
+        {"id": d.id, "kind": d.kind, "at": time_text(d.at), "attempts": d.attempts, "reason": d.reason, "body": d.body}
         for d in found.dead
     ]
     return json_answer(encode({**_shown(found), "dead_letters": dead}))
@@ -80,7 +76,7 @@ async def one(request: Request, webhook: Name) -> Response:
     responses=docs.answers(
         docs.answer(200, WebhookOut, "The webhook is changed, and goes on where it was")
         | docs.answer(201, WebhookOut, "The webhook is created"),
-        ParameterError, LimitError, MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError, NotReadyError,
+        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
         StoreUnavailableError, *docs.STREAM,
     ),
 )  # fmt: skip
@@ -124,18 +120,14 @@ def _shown(found: WebhookStatus) -> dict[str, Any]:
         "name": webhook.name,
         "url": webhook.url,
         "events": list(webhook.events),
-        "created_at": _time(webhook.created_at),
+        "created_at": time_text(webhook.created_at),
         "state": {
             "position": event_id(incarnation, Place(*state.position)),
             "delivered": state.delivered,
             "dead": state.dead,
             "failures": state.failures,
-            "last_success": None if state.last_success is None else _time(state.last_success),
-            "last_failure": None if state.last_failure is None else _time(state.last_failure),
+            "last_success": time_text(state.last_success),
+            "last_failure": time_text(state.last_failure),
             "reason": state.reason,
         },
     }
-
-
-def _time(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -22,7 +22,6 @@ from shoal_service.wire.formats.text_rows import (
     check_count,
     refuse_first_bad_row,
     slow_json,
-    table_of,
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
@@ -94,7 +93,7 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
         dense = _ARRAYS[value_type(limits)].decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
-    x, texts = table_with_texts(dense.points, limits) if limits.texts else (table_of(dense.points, limits), None)
+    x, texts = table_with_texts(dense.points, limits)
     names = checked_names(dense.feature_names, x.shape[1])
     return Points(x, dense.checked(limits), names, texts)
 
@@ -118,7 +117,7 @@ def _decode_named(body: Body, limits: WireLimits) -> Points:
     if named.feature_names is not None:
         raise FeatureNamesError("the rows name their features; leave out feature_names, or send arrays of numbers")
     ordered, names = named_rows(named.points)
-    x, texts = table_with_texts(ordered, limits) if limits.texts else (table_of(ordered, limits), None)
+    x, texts = table_with_texts(ordered, limits)
     return Points(x, named.checked(limits), names, texts)
 
 

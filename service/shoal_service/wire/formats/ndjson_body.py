@@ -7,7 +7,7 @@ line is such a record.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from types import GenericAlias
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
@@ -23,10 +23,9 @@ from shoal_service.wire.formats.text_rows import (
     check_count,
     refuse_first_bad_row,
     slow_json,
-    table_of,
     value_type,
 )
-from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits
+from shoal_service.wire.points import Body, Points, WireLimits
 from shoal_service.wire.record_fields import RecordFields, checked_fields
 
 Point = TypeVar("Point")
@@ -91,12 +90,8 @@ def decode_ndjson(body: Body, limits: WireLimits, n_features: int | None = None)
     _check_lines(body, len(rows), width, limits)
     if width is not None:
         return Points(sparse_of(rows, width, limits))
-    x, texts = _table(rows, limits)
+    x, texts = table_with_texts(rows, limits)
     return Points(x, texts=texts)
-
-
-def _table(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Texts | None]:
-    return table_with_texts(rows, limits) if limits.texts else (table_of(rows, limits), None)
 
 
 def _decode_named_rows(body: Body, limits: WireLimits) -> Points:
@@ -108,7 +103,7 @@ def _decode_named_rows(body: Body, limits: WireLimits) -> Points:
     if len(rows) != sum(1 for _ in _lines(body)):
         _refuse_named(body, "a line does not hold exactly one row", limits)
     ordered, names = named_rows(rows)
-    x, texts = _table(ordered, limits)
+    x, texts = table_with_texts(ordered, limits)
     return Points(x, None, names, texts)
 
 
@@ -131,7 +126,7 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     if named:
         _check_lines(body, len(lines), None, limits)
         ordered, names = named_rows([line.point for line in lines])
-        x, texts = _table(ordered, limits)
+        x, texts = table_with_texts(ordered, limits)
         return Points(x, _checked(lines, limits), names, texts)
     rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
     sparse = bool(rows) and isinstance(rows[0], SparseRow)
@@ -140,7 +135,7 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     _check_lines(body, len(rows), None, limits)
     if sparse:
         return Points(sparse_of(rows, n_features, limits), _checked(lines, limits))
-    x, texts = _table(rows, limits)
+    x, texts = table_with_texts(rows, limits)
     return Points(x, _checked(lines, limits), texts=texts)
 
 

@@ -17,9 +17,9 @@ MAX_TEXT = 200
 def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Texts | None]:
     """Make the table (N, D) of `rows`, as float64, and the texts of the columns that hold some; None where none does.
 
-    Raises as `table_of`, and NotNumericError for a column of texts and numbers.
+    Raises as `table_of`, and NotNumericError for a column of texts and numbers, or for texts where the stream has none.
     """
-    if not any(isinstance(value, str) for row in rows for value in row):
+    if not limits.texts or not any(isinstance(value, str) for row in rows for value in row):
         return table_of(rows, limits), None
     width = len(rows[0])
     check_shape(len(rows), width, limits)
