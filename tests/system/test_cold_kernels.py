@@ -26,7 +26,7 @@ def test_points_are_accepted_before_any_kernel_is_there_and_learnt_after(
     service.environment["SHOAL_KERNEL_CACHE"] = str(tmp_path / "cold")
     launched(service)
     ready = WEB.get(f"{service.url}/readyz")
-    spec = {"n_features": 2, "family": "poisson"}
+    spec = {"n_features": 2, "family": "poisson", "refinement": None}
     WEB.put(f"{service.url}/streams/default", json=spec).raise_for_status()
     waited = WEB.post(f"{service.url}/ingest", json=BODY, params={"wait": "applied", "timeout": 0.2})
     offset = waited.json()["log_offset"]

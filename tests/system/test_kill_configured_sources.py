@@ -1,5 +1,6 @@
 """kill -9 of the service and of the child that runs a source, in the middle of it: the log has each record once."""
 
+import contextlib
 import os
 import random
 import signal
@@ -33,9 +34,10 @@ def children(service: RunningService) -> list[int]:
     assert service.process is not None
     found = []
     for task in Path(f"/proc/{service.process.pid}/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            if CHILD in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
+        with contextlib.suppress(OSError):  # a thread or a child that has just ended
+            for pid in map(int, (task / "children").read_text().split()):
+                if CHILD in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
     return found
 
 

@@ -79,7 +79,7 @@ def drifting(n: int, seed: int) -> Array:
     [
         ("gaussian", {"half_life": 2_500.0}),
         ("diagonal", {"half_life": "2h"}),
-        ("student", {"window_age": "3h", "window": 1_500}),
+        ("student", {"window_age": "3h", "window": 1_500, "warmup_points": 300}),
         ("gaussian", {"refinement": None}),
     ],
 )

@@ -83,6 +83,21 @@ async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool], path
     return dict(state)
 
 
+async def looks_no_more(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a runner look for changes once more, and then only when it is told of one."""
+    looks: list[None] = []
+    look = runner._look
+
+    async def counted() -> None:
+        await look()
+        looks.append(None)
+
+    monkeypatch.setattr(stream_tasks, "LOOK_S", 3600.0)
+    monkeypatch.setattr(runner, "_look", counted)
+    runner.notify("none", "none")
+    await eventually_async(lambda: looks)
+
+
 def logged(running: Any) -> list[list[float]]:
     """The points of the log, in order."""
     (record,) = running.store.list_streams()
@@ -316,12 +331,12 @@ async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: st
 async def test_a_stream_that_is_made_again_gets_no_points_of_an_earlier_source(
     start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_tasks, "LOOK_S", 3600.0)  # nothing tells it of the end of the stream
     async with start(**OPEN) as running:
         await stream(running)
         await put(running, body_for(origin))
         await state_once(running, lambda state: state["state"] == "running")
         runner = running.service.runtime.source_runner
+        await looks_no_more(runner, monkeypatch)  # nothing tells it of the end of the stream
         assert (await running.http.delete("/streams/s")).status_code == 204
         await stream(running)
         add(source, range(10))
