@@ -174,21 +174,21 @@ def test_a_watch_is_told_of_each_entry_until_it_ends(store: Store, new_line: Any
     store.watch(*a.key, told)
     store.watch(*b.key, other)
     a.add()
-    assert told.wait(20)
+    assert told.wait(120)
     told.clear()
     a.add()
-    assert told.wait(20)
+    assert told.wait(120)
     store.unwatch(*a.key, told)
     store.unwatch(*a.key, told)
     told.clear()
     other.clear()  # a subscription that begins announces to all
     a.add()
     b.add()
-    assert other.wait(20)
+    assert other.wait(120)
     assert not told.is_set()
     other.clear()
     store.close()
-    assert other.wait(20)
+    assert other.wait(120)
 
 
 def test_an_entry_elsewhere_does_not_end_the_wait(store: Store, new_line: Any) -> None:

@@ -20,7 +20,7 @@ PLENTY = 1 << 40
 
 LETTER = DeadLetter(1, 1, 1, "why", b"")
 OF_INCARNATION: dict[str, Callable[..., Any]] = {
-    "append": lambda s, *k: s.append(*k, EntryKind.BATCH, b"", 1, budget_bytes=9).result(9),
+    "append": lambda s, *k: s.append(*k, EntryKind.BATCH, b"", 1, budget_bytes=9).result(120),
     "read": lambda s, *k: s.read(*k, 0, max_bytes=1),
     "wait_for_entries": lambda s, *k: s.wait_for_entries(*k, 0, 9.0),
     "tail": lambda s, *k: s.tail(*k),

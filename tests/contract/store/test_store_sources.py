@@ -99,9 +99,9 @@ def test_of_steps_from_one_position_exactly_one_is_stored(line: Any) -> None:
     def race(me: int) -> int:
         won = 0
         for at in range(rounds):
-            gate.wait(30)
+            gate.wait(120)
             before = positions(line)["orders/0"].position
-            gate.wait(30)
+            gate.wait(120)
             try:
                 line.add(b"%d" % me, 1, source=step(before, f"{at}-{me}"))
                 won += 1
@@ -122,7 +122,7 @@ def test_steps_may_wait_in_one_group(line: Any) -> None:
         )
         for i in range(50)
     ]  # fmt: skip
-    assert [future.result(30).seq for future in futures] == list(range(1, 51))
+    assert [future.result(120).seq for future in futures] == list(range(1, 51))
     assert positions(line)["orders/0"].position == "49"
 
 

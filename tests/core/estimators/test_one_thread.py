@@ -72,12 +72,12 @@ def test_threads_that_overlap_set_it_back_when_the_last_leaves() -> None:
     def other() -> None:
         with one_blas_thread:
             entered.set()
-            leave.wait(10)
+            leave.wait(120)
 
     thread = threading.Thread(target=other)
     with one_blas_thread:
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(120)
     assert n_threads() == {1}, "the other is still inside"
     leave.set()
     thread.join()

@@ -235,7 +235,7 @@ async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is
     def waits(state: Any, entry: Any) -> Any:
         assert go_on.wait(60)
         if entry.n_points > 1_000:  # it is learnt when the other one is answered
-            answered.wait(5)
+            answered.wait(60)
         return decoded(state, entry)
 
     monkeypatch.setattr(apply, "_decoded", waits)

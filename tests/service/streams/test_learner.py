@@ -11,7 +11,8 @@ import pytest
 from harness.waiting import eventually_async
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
-from shoal_service.streams.learner import checkpoints, publisher, thread
+from shoal_service.streams import registry as registry_module
+from shoal_service.streams.learner import LearnerPool, checkpoints, publisher, thread
 from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
 
@@ -287,17 +288,22 @@ async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
     assert (await registry.view("default", min_offset=15, timeout_s=120)).points_seen == 15
 
 
-async def test_a_deleted_stream_leaves_no_thread(running: Any) -> None:
-    others = set(threading.enumerate())
+async def test_a_deleted_stream_leaves_no_thread(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[LearnerPool] = []  # those of this test: services of other tests in this process have theirs
+
+    class Pool(LearnerPool):
+        def __init__(self) -> None:
+            super().__init__()
+            pools.append(self)
+
+    monkeypatch.setattr(registry_module, "LearnerPool", Pool)
     registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", timeout_s=120)
-    threads = [t for t in threading.enumerate() if t.name == "learner-pool" and t not in others]
-    assert threads
+    (pool,) = pools
+    assert pool.n_threads > 0
     await registry.delete("default")
-    for each in threads:
-        each.join(120)
-        assert not each.is_alive()
+    await eventually_async(lambda: pool.n_threads == 0, lambda: pool.n_threads)
     with pytest.raises(UnknownStreamError):
         await registry.get("default")
 
