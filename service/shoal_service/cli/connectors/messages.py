@@ -62,7 +62,8 @@ class BadMessages(BadRows):
         """Handle a message that cannot be used. Raises CommandError if the connector is to stop."""
         message = self.ids[place.number]
         if self.stops:
-            raise CommandError(f"{self.file}, message {message}: {bad.text()}; fix the producer, or add --on-bad skip")
+            advice = "fix the producer, or skip bad messages (--on-bad skip; in a definition on_bad)"
+            raise CommandError(f"{self.file}, message {message}: {bad.text()}; {advice}")
         self.count += 1
         self._log.warning("bad_record", source=self.file, message=message, reason=bad.text())
 
