@@ -75,9 +75,13 @@ NO_LABELS = Labels({}, "")
 class LabelBook:
     """The labels of one stream in the store, read again when they may have changed. Its methods block."""
 
-    def __init__(self, read: Callable[[], Mapping[str, bytes]], write: Callable[[str, bytes | None], None]) -> None:
-        """`read` gives the documents by name, `write` replaces one, or deletes it (None)."""
-        self._read, self._write = read, write
+    def __init__(
+        self, read: Callable[[], Mapping[str, bytes]], replace: Callable[[str, bytes | None, bytes | None], bool]
+    ) -> None:
+        """`read` gives the documents by name. `replace` writes one, or deletes it (None), if the store holds the value
+        that is given first (None: no such document), and returns whether it did.
+        """
+        self._read, self._replace = read, replace
         self._lock = threading.Lock()
         self._labels = NO_LABELS
         self._read_at = float("-inf")
@@ -106,29 +110,34 @@ class LabelBook:
 
     def change(self, view: PublishedView, component: int, changes: Mapping[str, str | None]) -> Label:
         """Change the label of a component, and give the new one. What is not named stays. Raises StoreError."""
+        name = str(component)
         with self._lock:
-            self._load()
-            shown = self._labels.shown(view).get(component, NO_LABEL)
-            new = shown._replace(**changes)
-            without = Labels({k: v for k, v in self._labels.given.items() if k != component}, "")
-            needed = new != without.shown(view).get(component, NO_LABEL)
-            self._write(str(component), msgspec.json.encode(new._asdict()) if needed else None)
-            self._load()
-            return new
+            while True:  # again if another process has changed it meanwhile
+                before = self._load().get(name)
+                shown = self._labels.shown(view).get(component, NO_LABEL)
+                new = shown._replace(**changes)
+                without = Labels({k: v for k, v in self._labels.given.items() if k != component}, "")
+                needed = new != without.shown(view).get(component, NO_LABEL)
+                if self._replace(name, before, msgspec.json.encode(new._asdict()) if needed else None):
+                    self._load()
+                    return new
 
-    def _load(self) -> None:
+    def _load(self) -> Mapping[str, bytes]:
         began = time.monotonic()
         documents = self._read()
         self._labels = Labels({int(name): _decoded(value) for name, value in documents.items()}, _tag(documents))
         self._read_at = began
+        return documents
 
 
 def label_book(store: Store, name: str, incarnation: str) -> LabelBook:
     """The labels of one stream in a store."""
-    return LabelBook(
-        lambda: store.documents(name, incarnation, KIND),
-        lambda document, value: store.set_document(name, incarnation, KIND, document, value),
-    )
+
+    def replace(document: str, before: bytes | None, value: bytes | None) -> bool:
+        one = (KIND, document)
+        return store.change_documents(name, incarnation, {one: value}, expected={one: before})
+
+    return LabelBook(lambda: store.documents(name, incarnation, KIND), replace)
 
 
 def of_each(ids: Iterable[int], labels: Mapping[int, Label]) -> list[Label]:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +89,8 @@ class Documents:
         self.held: dict[str, bytes] = {}
         self.reads = 0
         self.failing = False
+        self.meanwhile: Callable[[], Any] | None = None
+        """What happens once, just before a write."""
 
     def read(self) -> dict[str, bytes]:
         self.reads += 1
@@ -95,14 +98,20 @@ class Documents:
             raise StoreUnavailableError("away")
         return dict(self.held)
 
-    def write(self, name: str, value: bytes | None) -> None:
+    def replace(self, name: str, before: bytes | None, value: bytes | None) -> bool:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        if self.held.get(name) != before:
+            return False
         if value is None:
             self.held.pop(name, None)
         else:
             self.held[name] = value
+        return True
 
     def book(self) -> LabelBook:
-        return LabelBook(self.read, self.write)
+        return LabelBook(self.read, self.replace)
 
 
 def test_only_what_is_named_changes_and_nothing_is_kept_of_nothing() -> None:
@@ -114,6 +123,17 @@ def test_only_what_is_named_changes_and_nothing_is_kept_of_nothing() -> None:
     assert book.change(view, 3, {"label": None}) == (None, "m")
     assert book.change(view, 3, {"note": None}) == (None, None)
     assert documents.held == {}
+
+
+def test_a_note_that_another_process_writes_meanwhile_stays() -> None:
+    documents, view = Documents(), view_of([3], {})
+    here, there = documents.book(), documents.book()
+    here.change(view, 3, {"label": "a"})
+    documents.meanwhile = lambda: there.change(view, 3, {"note": "n"})
+    assert here.change(view, 3, {"label": "b"}) == ("b", "n")
+    assert json.loads(documents.held["3"]) == {"label": "b", "note": "n"}
+    documents.meanwhile = lambda: there.change(view, 3, {"label": None, "note": None})
+    assert here.change(view, 3, {"note": "m"}) == (None, "m")
 
 
 def test_an_inherited_label_is_changed_and_taken_away_on_the_heir_alone() -> None:
