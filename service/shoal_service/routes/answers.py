@@ -25,13 +25,13 @@ def time_text(unix_s: float | None) -> str | None:
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def told(labels: LearntRows) -> dict[str, Any]:
-    """One array for each thing that is told of points."""
+def learnt_columns(rows: LearntRows) -> dict[str, Any]:
+    """The rows as an answer shows them: one array for each field."""
     return {
-        "components": labels["component"],
-        "novelty": labels["novelty"],
-        "log_density": labels["log_density"],
-        "born": labels["born"],
+        "components": rows["component"],
+        "novelty": rows["novelty"],
+        "log_density": rows["log_density"],
+        "born": rows["born"],
     }
 
 

@@ -15,7 +15,7 @@ from shoal_service.errors import (
     SourcePositionError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer, told
+from shoal_service.routes.answers import json_answer, learnt_columns
 from shoal_service.routes.clusters import Level
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
@@ -103,24 +103,24 @@ async def ingest(
         receipt = await service.streams.ingest(
             name, points, idempotency=key, source=step, create=create, incarnation=incarnation
         )
-    labels = await service.streams.applied(receipt, wait_s) if wait else None
+    learnt = await service.streams.applied(receipt, wait_s) if wait else None
     clusters = None
-    if labels is not None and level == "cluster":
+    if learnt is not None and level == "cluster":
         view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
-        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, labels["component"], ClusterChoice())
-    return _answer(receipt, labels, clusters)
+        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, learnt["component"], ClusterChoice())
+    return _answer(receipt, learnt, clusters)
 
 
-def _answer(receipt: Receipt, labels: LearntRows | None, clusters: list[int | None] | None) -> Response:
+def _answer(receipt: Receipt, learnt: LearntRows | None, clusters: list[int | None] | None) -> Response:
     answer: dict[str, Any] = {
         "stream": receipt.stream,
         "incarnation": receipt.incarnation,
         "accepted": receipt.accepted,
         "log_offset": receipt.log_offset,
     }
-    if labels is not None:
-        answer |= told(labels)
+    if learnt is not None:
+        answer |= learnt_columns(learnt)
     if clusters is not None:
         answer["clusters"] = clusters
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
-    return json_answer(encode(answer), 202 if labels is None else 200, headers)
+    return json_answer(encode(answer), 202 if learnt is None else 200, headers)

@@ -12,7 +12,7 @@ from shoal.errors import SettingError
 from shoal_service.access import READ
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer, told
+from shoal_service.routes.answers import json_answer, learnt_columns
 from shoal_service.routes.clusters import Level, Number, Resolution, choice_of
 from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
@@ -115,7 +115,7 @@ async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout
 
 def _scores(view: PublishedView, points: Points) -> bytes:
     x = as_learnt(points, view.settings, view.stream).x
-    return encode({**head_of(view)._asdict(), **told(scores_of(view, x))})
+    return encode({**head_of(view)._asdict(), **learnt_columns(scores_of(view, x))})
 
 
 async def _posted(service: Service, request: Request) -> Points:

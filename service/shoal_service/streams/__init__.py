@@ -23,6 +23,7 @@ from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each
 from shoal_service.streams.learner import Learner, LearnerCounters
+from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import as_learnt
 from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
@@ -38,7 +39,6 @@ from shoal_service.streams.source_service import SourceService, SourceStatus
 from shoal_service.streams.sources import SOURCE_STATUSES, RunningSource, shown_settings
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.view import (
-    LearntRows,
     PublishedView,
     Summary,
     component_of,

@@ -6,7 +6,6 @@ a `Board`. Request handlers on an event loop read the board at once, or wait the
 
 import asyncio
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, TypeVar
@@ -14,15 +13,13 @@ from typing import Protocol, TypeAlias, TypeVar
 from shoal_service.errors import NotReadyError, ServiceError
 from shoal_service.store import Checkpoint
 from shoal_service.streams.events import Feed
-from shoal_service.streams.view import LearntRows, PublishedView
+from shoal_service.streams.learnt_rows import LearntRows, RecentRows
+from shoal_service.streams.view import PublishedView
 
 T = TypeVar("T")
 
-LABELS_KEPT = 262_144
-"""Labels of recent entries kept for `wait=applied`. Those of the newest entry are kept whatever their number."""
-
-Labels: TypeAlias = Callable[[float], Awaitable[LearntRows | None]]
-"""Waits at most so many seconds for the labels of an entry that readers see. None when they are not known."""
+LearntLookup: TypeAlias = Callable[[float], Awaitable[LearntRows | None]]
+"""Waits at most so many seconds for the learnt rows of an entry that readers see. None when they are not known."""
 
 
 def shielded(work: "asyncio.Future[T]") -> "asyncio.Future[T]":
@@ -61,8 +58,8 @@ class ViewSource(Protocol):
     def refusal(self, seq: int) -> str | None:
         """The reason why an entry is a dead letter, or None. Known once a view that includes the entry is shown."""
 
-    def expecting(self, seq: int) -> AbstractContextManager[Labels]:
-        """A context manager around a wait for an entry, which gives its `Labels`."""
+    def expecting(self, seq: int) -> AbstractContextManager[LearntLookup]:
+        """A context manager around a wait for an entry, which gives its `LearntLookup`."""
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
         """The state as the bytes of a snapshot file, as recent as the view shown. NotReadyError after the timeout."""
@@ -114,7 +111,7 @@ class _Waiter:
 
 
 class Board:
-    """The last view of one stream, the labels of its recent entries, and the requests that wait for more.
+    """The last view of one stream, the learnt rows of its recent entries, and the requests that wait for more.
 
     One thread writes. Any thread reads.
     """
@@ -124,8 +121,7 @@ class Board:
         self._lock = threading.Lock()
         self._view: PublishedView | None = None
         self._waiters: list[_Waiter] = []
-        self._labels: OrderedDict[int, LearntRows] = OrderedDict()
-        self._n_labels = 0
+        self._learnt = RecentRows()
         self._failure: Callable[[], ServiceError] | None = None
         self._on_wait = on_wait
 
@@ -150,11 +146,10 @@ class Board:
             waiter.resolve(view)
 
     def withdraw(self) -> None:
-        """Show no view until the next `publish`, and keep no labels."""
+        """Show no view until the next `publish`, and keep no learnt rows."""
         with self._lock:
             self._view = None
-            self._labels.clear()
-            self._n_labels = 0
+            self._learnt.clear()
 
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether a request waits for a view that a publication at this entry would give."""
@@ -164,22 +159,15 @@ class Board:
         """Entry and offset of each wait."""
         return [(w.seq, w.log_offset) for w in tuple(self._waiters)]
 
-    def keep_labels(self, seq: int, labels: LearntRows) -> None:
-        """Keep the labels (N,) of an entry's points. Drops the oldest entries beyond `LABELS_KEPT` labels."""
+    def keep_learnt(self, seq: int, rows: LearntRows) -> None:
+        """As `RecentRows.add`."""
         with self._lock:
-            self._forget(seq)
-            self._labels[seq] = labels
-            self._n_labels += len(labels)
-            while len(self._labels) > 1 and self._n_labels > LABELS_KEPT:
-                self._forget(next(iter(self._labels)))
+            self._learnt.add(seq, rows)
 
-    def _forget(self, seq: int) -> None:
-        self._n_labels -= len(self._labels.pop(seq, ()))
-
-    def labels(self, seq: int) -> LearntRows | None:
-        """The labels of an entry's points. None when they are not known yet, or no longer kept."""
+    def learnt(self, seq: int) -> LearntRows | None:
+        """As `RecentRows.get`."""
         with self._lock:
-            return self._labels.get(seq)
+            return self._learnt.get(seq)
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
         """Announce that no view will follow. Every wait, now or later, gets a fresh error from `failure`."""

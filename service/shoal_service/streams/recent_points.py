@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from shoal_service.errors import LogGapError
 from shoal_service.store import Entry, Store
+from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.refinement import batches_of, entries_between
 from shoal_service.streams.registry import StreamRegistry
-from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, scores_of
+from shoal_service.streams.view import PublishedView, scores_of
 from shoal_service.wire import fields_from_log, from_log
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Labels
 from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
+from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, PointForm, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
-from shoal_service.streams.view import LearntRows, PublishedView, Summary, summary_of
+from shoal_service.streams.view import PublishedView, Summary, summary_of
 from shoal_service.wire import Points, check_stream_name
 
 if TYPE_CHECKING:

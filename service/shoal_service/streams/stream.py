@@ -25,6 +25,7 @@ from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Labels, label_book
+from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
@@ -37,7 +38,7 @@ from shoal_service.streams.stream_settings import (
     refuse_other_shape,
     within_limits,
 )
-from shoal_service.streams.view import LearntRows, PublishedView
+from shoal_service.streams.view import PublishedView
 from shoal_service.tracing import span
 from shoal_service.wire import Points, to_log
 
@@ -290,15 +291,15 @@ class Stream:
             await self.source.board.wait(seq=seq, timeout_s=timeout_s)
 
     async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
-        """The labels of the points of an entry, once readers see the entry.
+        """The learnt rows of an entry, once readers see the entry.
 
         None after the timeout, or when they are no longer kept (a late retry). Raises as `seen`.
         """
         until = time.monotonic() + timeout_s
-        with self.source.expecting(receipt.seq) as labels:
+        with self.source.expecting(receipt.seq) as learnt:
             if not await self.seen(receipt, timeout_s):
                 return None
-            found: LearntRows | None = await labels(until - time.monotonic())
+            found: LearntRows | None = await learnt(until - time.monotonic())
             return found
 
     async def view(self, min_offset: int | None, timeout_s: float) -> PublishedView:

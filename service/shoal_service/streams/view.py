@@ -4,13 +4,13 @@ A view is read-only. The functions are pure functions of a view and safe in any 
 written by `wire`.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal_service.errors import LimitError, NoPointsYetError
+from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.wire import ComponentColumns, PredictionColumns, Sparse, Table, encode_cursor
 
 if TYPE_CHECKING:
@@ -22,13 +22,6 @@ MAX_COVARIANCE_NUMBERS = 4_000_000
 """Most numbers in one covariance. A covariance of more than 2,000 features is not shown."""
 MAX_ANCESTORS = 1_000
 """Most ancestors listed for one component: those that retired last."""
-
-LEARNT = np.dtype([("component", "<i8"), ("novelty", "<f8"), ("log_density", "<f8"), ("born", "?")])
-"""What is told of a point once it is learnt, its label: the id of its component right after its batch; its novelty and
-log density just before it was learnt; whether it founded a component."""
-
-LearntRows: TypeAlias = npt.NDArray[np.void]
-"""(N,) of LEARNT."""
 
 
 class Score(NamedTuple):

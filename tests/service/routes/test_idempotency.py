@@ -100,9 +100,9 @@ async def test_a_retry_that_waits_gets_the_labels_while_they_are_kept(running: A
     assert (first.status_code, again.status_code) == (200, 200)
     assert again.json() == first.json()
 
-    from shoal_service.streams import board
+    from shoal_service.streams import learnt_rows
 
-    monkeypatch.setattr(board, "LABELS_KEPT", 4)
+    monkeypatch.setattr(learnt_rows, "ROWS_KEPT", 4)
     await running.learn(np.zeros((5, 2)))
     late = await running.http.post("/ingest", content=BODY, headers=headers("k1"), params=params)
     assert late.status_code == 202, "applied, but what it was answered is forgotten"

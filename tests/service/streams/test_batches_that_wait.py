@@ -14,7 +14,7 @@ from harness.library_replay import replayed
 from harness.waiting import eventually_async
 from shoal.mixture import StreamSettings, from_bytes
 from shoal_service.store import Checkpoint, Entry, EntryKind
-from shoal_service.streams import board
+from shoal_service.streams import learnt_rows
 from shoal_service.streams.learner import apply, thread
 from shoal_service.streams.monitor import encode_monitor
 from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
@@ -120,7 +120,7 @@ def batches_of(entries: Iterator[Entry]) -> Iterator[Entry]:
 
 def said(entry: Entry, working: apply.WorkingState, change: apply.Change) -> tuple[Any, ...]:
     """Number, events and labels of an entry."""
-    labels = np.zeros(0) if change.info is None else apply.labels_of(change.info)
+    labels = np.zeros(0) if change.info is None else apply.learnt_rows_of(change.info)
     return entry.seq, list(apply.events_of(entry, working, change, None)), labels
 
 
@@ -225,7 +225,7 @@ async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
 async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is_learnt(
     running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "LABELS_KEPT", 1_000)
+    monkeypatch.setattr(learnt_rows, "ROWS_KEPT", 1_000)
     x, go_on, answered, decoded = points(4_000, 7), threading.Event(), threading.Event(), apply._decoded
     registry = running.begin(checkpoint_interval_s=3600)
     await registry.create("default", COMMON | {"refinement": None})

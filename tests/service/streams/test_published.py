@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import NotReadyError, StreamGoneError
-from shoal_service.streams import board as board_module
+from shoal_service.streams import learnt_rows
 from shoal_service.streams.board import Board, PublishedView
 
 pytestmark = pytest.mark.anyio
@@ -81,12 +81,12 @@ async def test_many_threads_and_waiters_lose_nothing() -> None:
 
 
 def test_labels_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "LABELS_KEPT", 160)
+    monkeypatch.setattr(learnt_rows, "ROWS_KEPT", 160)
     board = Board()
 
     def keep(seq: int, n: int) -> list[int]:
-        board.keep_labels(seq, np.full(n, seq))
-        return [held for held in range(1, 9) if board.labels(held) is not None]
+        board.keep_learnt(seq, np.full(n, seq))
+        return [held for held in range(1, 9) if board.learnt(held) is not None]
 
     assert [keep(seq, 50) for seq in range(1, 6)][-1] == [3, 4, 5]
     assert keep(5, 60) == [3, 4, 5], "an entry that is replayed counts once"

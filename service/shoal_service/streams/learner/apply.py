@@ -14,11 +14,12 @@ from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import window_position
 from shoal_service.streams.learner.window_position import WindowPosition
+from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.level_names import recorded_settings, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
-from shoal_service.streams.view import LEARNT, LearntRows, PublishedView, Score
+from shoal_service.streams.view import PublishedView, Score
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState, StreamSettings
@@ -191,13 +192,13 @@ def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: 
     return PublishedView(stream, incarnation, *at, status, snapshot, dead_letters, score, *time)
 
 
-def labels_of(info: "AssimilateInfo") -> LearntRows:
+def learnt_rows_of(info: "AssimilateInfo") -> LearntRows:
     """Answers for the points of a batch that was learnt."""
-    labels = np.empty(len(info.labels), LEARNT)
-    labels["component"] = info.labels
+    rows = np.empty(len(info.labels), LEARNT)
+    rows["component"] = info.labels
     for name in ("novelty", "log_density", "born"):
-        labels[name] = getattr(info.scores, name)
-    return labels
+        rows[name] = getattr(info.scores, name)
+    return rows
 
 
 def settings_in(entry: Entry, in_force: "StreamSettings", record: bytes) -> bytes | None:

@@ -8,11 +8,12 @@ from typing import Any
 from shoal_service.errors import StoreError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, Store, StreamRecord, Tail
-from shoal_service.streams.board import Board, Labels, busy
+from shoal_service.streams.board import Board, LearntLookup, busy
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner.pool import LearnerPool
 from shoal_service.streams.learner.thread import Learner
-from shoal_service.streams.view import LearntRows, Summary, summary_of
+from shoal_service.streams.learnt_rows import LearntRows
+from shoal_service.streams.view import Summary, summary_of
 
 
 class LocalSource:
@@ -85,13 +86,13 @@ class LocalSource:
         return self.learner.refusal(seq)
 
     @contextmanager
-    def expecting(self, seq: int) -> Iterator[Labels]:
-        """As `ViewSource.expecting`. The board keeps the labels of recent entries in any case."""
+    def expecting(self, seq: int) -> Iterator[LearntLookup]:
+        """As `ViewSource.expecting`. The board keeps the rows of recent entries in any case."""
 
-        async def labels(timeout_s: float) -> LearntRows | None:
-            return self.board.labels(seq)
+        async def learnt(timeout_s: float) -> LearntRows | None:
+            return self.board.learnt(seq)
 
-        yield labels
+        yield learnt
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
         """As `ViewSource.snapshot`."""

@@ -9,8 +9,9 @@ from shoal_service.store import StreamRecord
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import WorkingState, view_of
 from shoal_service.streams.learner.counters import LearnerCounters
+from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.record_index import FamilyTree
-from shoal_service.streams.view import LearntRows, PublishedView
+from shoal_service.streams.view import PublishedView
 
 PUBLISH_SHARE = 0.1
 """Largest share of the thread's time for views that nobody waits for. Views of a large state are less frequent."""
@@ -29,8 +30,8 @@ class ViewSink(Protocol):
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether a reader waits for a view that a publication at this entry would give."""
 
-    def keep_labels(self, seq: int, labels: LearntRows) -> None:
-        """Keep the labels (N,) of an entry's points, for readers that wait for them."""
+    def keep_learnt(self, seq: int, rows: LearntRows) -> None:
+        """Keep the learnt rows (N,) of an entry, for readers that wait for them."""
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
         """Announce that no view will follow."""

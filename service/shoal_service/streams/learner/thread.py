@@ -43,7 +43,7 @@ from shoal_service.streams.learner.apply import (
     apply_inplace,
     bytes_of_two_rounds,
     events_of,
-    labels_of,
+    learnt_rows_of,
     points_together,
     skip,
 )
@@ -446,12 +446,12 @@ class Learner:
         return True
 
     def _note(self, entry: Entry, change: Change, working: WorkingState, adoption: AdoptionInputs | None) -> None:
-        """Count an entry that was applied, and keep what was said of it."""
+        """Count an entry that was applied, and keep what readers and refinements need of it."""
         self._dead_letters.record_success(entry)
         if entry.seq > self._applied:
             self.counters.count(entry.n_points, change.info)
         if change.info is not None and entry.n_points:
-            self._sink.keep_labels(entry.seq, labels_of(change.info))
+            self._sink.keep_learnt(entry.seq, learnt_rows_of(change.info))
         self.feed.add(entry.seq, events_of(entry, working, change, adoption))
         if adoption is not None and change.adoption is not None:
             self._refinements.record_outcome(entry, adoption, change.adoption)

@@ -15,11 +15,11 @@ import numpy as np
 from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
-from shoal_service.streams.board import Board, Labels, busy, shielded
+from shoal_service.streams.board import Board, LearntLookup, busy, shielded
 from shoal_service.streams.events import Feed, decode_trail
 from shoal_service.streams.learner import resume, state_alone, view_of
+from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
-from shoal_service.streams.view import LEARNT, LearntRows
 
 SNAPSHOT_POLL_S = 0.05
 """Time between two looks for a checkpoint that was requested."""
@@ -44,7 +44,7 @@ class ReplicaHost(Protocol):
 
 @dataclass
 class _Expected:
-    """Labels that requests wait for."""
+    """Learnt rows of an entry that requests wait for."""
 
     users: int = 0
     future: "Future[LearntRows | None]" = field(default_factory=Future)
@@ -101,20 +101,20 @@ class Replica:
         return self._dead_letters.get(seq)
 
     @contextmanager
-    def expecting(self, seq: int) -> Iterator[Labels]:
+    def expecting(self, seq: int) -> Iterator[LearntLookup]:
         """As `ViewSource.expecting`."""
         with self._lock:
             expected = self._expected.setdefault(seq, _Expected())
             expected.users += 1
         try:
-            yield partial(self._wait_for_labels, seq, expected)
+            yield partial(self._wait_for_learnt, seq, expected)
         finally:
             with self._lock:
                 expected.users -= 1
                 if not expected.users:
                     self._expected.pop(seq, None)
 
-    async def _wait_for_labels(self, seq: int, expected: _Expected, timeout_s: float) -> LearntRows | None:
+    async def _wait_for_learnt(self, seq: int, expected: _Expected, timeout_s: float) -> LearntRows | None:
         if not expected.future.done():
             self._request(seq, 0)
         try:
@@ -169,8 +169,8 @@ class Replica:
     def _repeat_requests(self) -> None:
         """Repeat every open request: one may be lost, and a new leader has received none."""
         with self._lock:
-            labels = [seq for seq, expected in self._expected.items() if not expected.future.done()]
-        for seq, log_offset in {*self.board.waited_for(), *((seq, 0) for seq in labels)}:
+            expected = [seq for seq, each in self._expected.items() if not each.future.done()]
+        for seq, log_offset in {*self.board.waited_for(), *((seq, 0) for seq in expected)}:
             self._request(seq, log_offset)
 
     # -- updates, one thread at a time
@@ -190,7 +190,7 @@ class Replica:
             self._read_view(head)
         elif self.board.view is None:
             self._read_checkpoint()
-        self._read_labels()
+        self._read_learnt()
         if time.monotonic() - self._requested_at > REPEAT_S:
             self._requested_at = time.monotonic()
             self._repeat_requests()
@@ -207,7 +207,7 @@ class Replica:
         lost = published.seq is not None and self.board.seq > published.seq
         if head.components and (head.seq >= self.board.seq or lost):
             view, self._lineage = decode(head, found.blobs, self._lineage, *self.key)
-            self._read_labels()  # before any request learns that its entry is seen
+            self._read_learnt()  # before any request learns that its entry is seen
             self._set_failure(head.failure)
             self._read_events(head, found.blobs, lost)
             self.board.publish(view)
@@ -238,13 +238,13 @@ class Replica:
             return
         self.board.publish(view)
 
-    def _read_labels(self) -> None:
+    def _read_learnt(self) -> None:
         with self._lock:
             waiting = {seq: e.future for seq, e in self._expected.items() if not e.future.done()}
         found = self._store.sharing.get_labels(*self.key, list(waiting))
-        for future, labels in zip(waiting.values(), found, strict=True):
-            if labels is not None and not future.done():
-                future.set_result(np.frombuffer(labels, LEARNT) if labels else None)
+        for future, rows in zip(waiting.values(), found, strict=True):
+            if rows is not None and not future.done():
+                future.set_result(np.frombuffer(rows, LEARNT) if rows else None)
 
     def _end(self) -> None:
         self.gone = True

@@ -1,8 +1,7 @@
-"""Broadcast of a learner's views and labels to readers in other processes, through the shared store."""
+"""Broadcast of a learner's views and learnt rows to readers in other processes, through the shared store."""
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store import ReaderRequest, Sharing, StreamRecord
-from shoal_service.streams.board import LABELS_KEPT
 from shoal_service.streams.events import Feed
+from shoal_service.streams.learnt_rows import LEARNT, LearntRows, RecentRows
 from shoal_service.streams.shared.view_codec import NO_VIEW, Head, ViewEncoder, head_to_bytes
-from shoal_service.streams.view import LEARNT, LearntRows, PublishedView
+from shoal_service.streams.view import PublishedView
 
 REQUEST_KEPT_S = 3.0
 """Time after which a request is forgotten unless it is repeated. Readers that still wait repeat theirs each second."""
@@ -33,9 +32,8 @@ class ViewBroadcast:
         """The learner's events, of which the newest are sent with each view."""
         self._lock = threading.Lock()
         self._view_requests: dict[tuple[int, int], float] = {}  # entry and offset, to the time when it is forgotten
-        self._label_requests: dict[int, float] = {}  # entry, to the same
-        self._labels: OrderedDict[int, LearntRows] = OrderedDict()
-        self._n_labels = 0
+        self._learnt_requests: dict[int, float] = {}  # entry, to the same
+        self._learnt = RecentRows()
         self._head = NO_VIEW
         self._sent: set[str] = set()  # blobs
         self._lost = True
@@ -69,17 +67,13 @@ class ViewBroadcast:
             self._view_requests = {request: until for request, until in self._view_requests.items() if until > now}
             return any(request[0] <= seq and request[1] <= log_offset for request in self._view_requests)
 
-    def keep_labels(self, seq: int, labels: LearntRows) -> None:
-        """As `ViewSink.keep_labels`. Requested labels are sent before the view that includes the entry."""
+    def keep_learnt(self, seq: int, rows: LearntRows) -> None:
+        """As `ViewSink.keep_learnt`. Requested rows are sent before the view that includes the entry."""
         with self._lock:
-            self._n_labels -= len(self._labels.pop(seq, ()))
-            self._labels[seq] = labels
-            self._n_labels += len(labels)
-            while len(self._labels) > 1 and self._n_labels > LABELS_KEPT:
-                self._n_labels -= len(self._labels.popitem(last=False)[1])
-            requested = seq in self._label_requests
+            self._learnt.add(seq, rows)
+            requested = seq in self._learnt_requests
         if requested:
-            self._send_labels(seq, labels)
+            self._send_learnt(seq, rows)
 
     def fail(self, failure: Callable[[], ServiceError]) -> None:
         """As `ViewSink.fail`. Does nothing: another learner takes over, and readers keep what they have until then."""
@@ -87,7 +81,7 @@ class ViewBroadcast:
     # -- other threads
 
     def on_request(self, request: ReaderRequest, applied: int) -> None:
-        """A reader asks for a view or for labels. `applied` is the last entry that was applied."""
+        """A reader asks for a view or for learnt rows. `applied` is the last entry that was applied."""
         until = time.monotonic() + REQUEST_KEPT_S
         with self._lock:
             if request.seq > self.seq or request.log_offset > self._head.log_offset:
@@ -95,13 +89,13 @@ class ViewBroadcast:
             if request.what != "labels":
                 return
             now = until - REQUEST_KEPT_S
-            self._label_requests = {seq: end for seq, end in self._label_requests.items() if end > now}
-            self._label_requests[request.seq] = until
-            labels = self._labels.get(request.seq)
-        if labels is not None:
-            self._send_labels(request.seq, labels)
+            self._learnt_requests = {seq: end for seq, end in self._learnt_requests.items() if end > now}
+            self._learnt_requests[request.seq] = until
+            rows = self._learnt.get(request.seq)
+        if rows is not None:
+            self._send_learnt(request.seq, rows)
         elif request.seq <= applied:  # applied by another learner, or long ago
-            self._send_labels(request.seq, np.zeros(0, dtype=LEARNT))
+            self._send_learnt(request.seq, np.zeros(0, dtype=LEARNT))
 
     def still_shown(self, blobs: Collection[str]) -> bool:
         """Compare with the blobs in the store. False when the view is lost and must be published again."""
@@ -118,9 +112,9 @@ class ViewBroadcast:
         except ServiceError as error:
             self._log.warning("failure_not_shown", reason=str(error))
 
-    def _send_labels(self, seq: int, labels: LearntRows) -> None:
+    def _send_learnt(self, seq: int, rows: LearntRows) -> None:
         try:
-            self._sharing.put_labels(*self._key, seq, labels.tobytes())
+            self._sharing.put_labels(*self._key, seq, rows.tobytes())
         except StoreUnavailableError as error:  # a reader that waits for them asks again
             self._log.warning("labels_not_shown", seq=seq, reason=str(error))
 
