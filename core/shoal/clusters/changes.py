@@ -38,11 +38,11 @@ def changes(
     children: dict[int, set[int]] = {cluster.id: set() for cluster in before.clusters}
     parents: dict[int, set[int]] = {cluster.id: set() for cluster in after.clusters}
     for component, old in zip(before.component_ids.tolist(), before.cluster_of.tolist(), strict=True):
-        heirs = (component,) if component in later or successors is None else successors(component)
-        for heir in heirs:
-            if heir in later:
-                children[old].add(later[heir])
-                parents[later[heir]].add(old)
+        lasting = (component,) if component in later or successors is None else successors(component)
+        for live in lasting:
+            if live in later:
+                children[old].add(later[live])
+                parents[later[live]].add(old)
     found = [_change(*group) for group in _related(children, parents)]
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.parents, one.children)))
 

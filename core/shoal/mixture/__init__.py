@@ -31,6 +31,7 @@ from shoal.mixture.lineage import (
     recall,
     retire,
     shared_mass,
+    successor_ids,
     successors_of,
     without_stats,
 )
@@ -227,6 +228,7 @@ __all__ = [
     "stacked_stats",
     "state_bytes",
     "stats_at_offsets",
+    "successor_ids",
     "successors_of",
     "taken_rows",
     "telling_features",

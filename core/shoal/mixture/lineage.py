@@ -75,8 +75,8 @@ def retire(
 
     ids, born_at, last_seen_at (M,); `successors` one tuple of live ids a component; stats M rows, or None.
     """
-    flat = np.array([heir for heirs in successors for heir in heirs], dtype=np.int64)
-    ends = lineage.links[-1] + np.cumsum([len(heirs) for heirs in successors], dtype=np.int64)
+    flat = np.array([live for own in successors for live in own], dtype=np.int64)
+    ends = lineage.links[-1] + np.cumsum([len(own) for own in successors], dtype=np.int64)
     longer = Lineage(
         np.concatenate([lineage.ids, ids]),
         np.concatenate([lineage.born_at, born_at]),
@@ -221,7 +221,7 @@ class Matching(NamedTuple):
     old_of_new: IntArray  # (K_new,) the old row whose id each new row inherits, -1: it gets a new id
     new_of_old: IntArray  # (K_old,) inverse, -1: the old one vanished
     parent_of_new: IntArray  # (K_new,) the old row with the largest shared mass, -1: none
-    heir_of_old: IntArray  # (K_old,) the new row with the largest shared mass, -1: none
+    successor_of_old: IntArray  # (K_old,) the new row with the largest shared mass, -1: none
 
 
 def shared_mass(old: IntArray, n_old: int, new: IntArray, n_new: int) -> Array:
@@ -255,6 +255,11 @@ def carried_ids(matching: Matching, old_ids: IntArray, next_id: int) -> tuple[In
     ids[~fresh] = old_ids[matching.old_of_new[~fresh]]
     ids[fresh] = next_id + np.arange(int(fresh.sum()))
     return ids, next_id + int(fresh.sum())
+
+
+def successor_ids(matching: Matching, old_rows: IntArray, new_ids: IntArray) -> list[tuple[int, ...]]:
+    """The id of the successor of each of some old rows, as `retire` wants them; none where it shares no mass."""
+    return [(int(new_ids[new]),) if new >= 0 else () for new in matching.successor_of_old[old_rows]]
 
 
 def _largest(shared: Array) -> IntArray:

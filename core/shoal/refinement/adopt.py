@@ -16,6 +16,7 @@ from shoal.mixture import (
     match,
     next_capacity,
     retire_rows,
+    successor_ids,
     successors_of,
 )
 from shoal.points.arrays import Array, IntArray
@@ -115,8 +116,8 @@ def _rows_now(state: MixtureState, ids: IntArray) -> IntArray:
         if component in place:
             rows[i] = place[component]
         else:
-            heirs = [heir for heir in successors_of(state.lineage, component) if heir in place]
-            rows[i] = place[heirs[0]] if len(heirs) == 1 else -1
+            successors = [live for live in successors_of(state.lineage, component) if live in place]
+            rows[i] = place[successors[0]] if len(successors) == 1 else -1
     return rows
 
 
@@ -132,10 +133,10 @@ def _named(
     fresh.born_at[:n] = np.where(kept, state.born_at[matching.old_of_new], offset)
     np.maximum(fresh.last_seen_at[:n], fresh.born_at[:n], out=fresh.last_seen_at[:n])
     vanished = np.flatnonzero(matching.new_of_old < 0)
-    heirs = [tuple(ids[[heir]].tolist()) if heir >= 0 else () for heir in matching.heir_of_old[vanished]]
-    lineage = (
-        retire_rows(state, vanished, heirs, take(state.stats, vanished)).lineage if vanished.size else state.lineage
-    )
+    lineage = state.lineage
+    if vanished.size:
+        successors = successor_ids(matching, vanished, ids)
+        lineage = retire_rows(state, vanished, successors, take(state.stats, vanished)).lineage
     events = _events(matching, live_ids, ids, mass, offset)
     if capacity and not state.at_capacity:
         events.append(capacity[0]._replace(offset=offset))

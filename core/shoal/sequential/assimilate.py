@@ -211,9 +211,9 @@ def live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:
     live = np.sort(state.live_ids)
     gone = np.setdiff1d(labels, live)
     for old in gone.tolist():
-        heirs = successors_of(state.lineage, old)
-        if len(heirs) == 1 and heirs[0] in live:
-            labels[labels == old] = heirs[0]
+        successors = successors_of(state.lineage, old)
+        if len(successors) == 1 and successors[0] in live:
+            labels[labels == old] = successors[0]
     lost = np.flatnonzero(~np.isin(labels, live)) if gone.size else gone
     if lost.size:
         labels[lost] = state.ids[best_rows(state, x[lost])]

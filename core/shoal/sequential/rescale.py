@@ -362,8 +362,8 @@ def _named(
     lineage = fresh.lineage
     vanished = retired[matching.new_of_old < 0]
     if vanished.size:
-        heirs: list[tuple[int, ...]] = [(int(fresh.ids[int(np.argmax(shared[row]))]),) for row in vanished]
-        lineage = retire_rows(state._replace(lineage=lineage), vanished, heirs, None).lineage
+        successors: list[tuple[int, ...]] = [(int(fresh.ids[int(np.argmax(shared[row]))]),) for row in vanished]
+        lineage = retire_rows(state._replace(lineage=lineage), vanished, successors, None).lineage
     archive = state.archive
     if archive is not None:
         archive = archive._replace(stats=_in_units_of(fresh, state, archive.stats))

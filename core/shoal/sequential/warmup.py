@@ -32,6 +32,7 @@ from shoal.mixture import (
     live_rows,
     match,
     retire,
+    successor_ids,
     with_empty,
     with_new_window,
     without_stats,
@@ -170,16 +171,13 @@ def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tupl
     fresh.born_at[:n] = np.where(kept, old.born_at[matching.old_of_new], offset) if kept.any() else offset
     np.maximum(fresh.last_seen_at[:n], fresh.born_at[:n], out=fresh.last_seen_at[:n])  # seen at the fit that bore it
     vanished = np.flatnonzero(matching.new_of_old < 0)
-    heirs = [
-        tuple(ids[matching.heir_of_old[[row]]].tolist()) if matching.heir_of_old[row] >= 0 else () for row in vanished
-    ]
     past = retire(
         without_stats(old.lineage),
         old.live_ids[vanished],
         old.born_at[vanished],
         old.last_seen_at[vanished],
         offset,
-        heirs,
+        successor_ids(matching, vanished, ids),
         None,
         lineage_budget_bytes(fresh.settings),
     )
@@ -210,7 +208,9 @@ def groups_of(matching: Matching) -> tuple[IntArray, IntArray]:
     of_new = len(of_old) + np.arange(len(matching.old_of_new))
     links = [(int(old), new) for new, old in enumerate(matching.old_of_new) if old >= 0]
     links += [(int(old), new) for new, old in enumerate(matching.parent_of_new) if matching.old_of_new[new] < 0 <= old]
-    links += [(old, int(new)) for old, new in enumerate(matching.heir_of_old) if matching.new_of_old[old] < 0 <= new]
+    links += [
+        (old, int(new)) for old, new in enumerate(matching.successor_of_old) if matching.new_of_old[old] < 0 <= new
+    ]
     for old, new in links:
         joined, gone = of_old[old], of_new[new]
         of_old[of_old == gone] = joined

@@ -92,8 +92,8 @@ def cluster_ids_of(view: PublishedView, components: IntArray, choice: ClusterCho
     found = _clustering(snapshot, choice)
     cluster: dict[int, int | None] = dict(zip(found.component_ids.tolist(), found.cluster_of.tolist(), strict=True))
     for component in set(components.tolist()) - cluster.keys():
-        heirs = [heir for heir in successors_of(snapshot.lineage, component) if heir in cluster]
-        cluster[component] = cluster[heirs[0]] if heirs else None
+        successors = [live for live in successors_of(snapshot.lineage, component) if live in cluster]
+        cluster[component] = cluster[successors[0]] if successors else None
     return [cluster[component] for component in components.tolist()]
 
 

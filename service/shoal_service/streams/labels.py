@@ -54,18 +54,18 @@ class Labels(NamedTuple):
         if not self.given:
             return {}
         resolver = Resolver(snapshot)
-        heirs = {component: resolver.live(component) for component in self.given}
+        live = {component: resolver.live(component) for component in self.given}
         found: dict[int, Label] = {}
         for component in sorted(self.given):
-            heir = heirs[component]
-            if heir is None or heir in self.given:  # its own label counts
+            successor = live[component]
+            if successor is None or successor in self.given:  # its own label counts
                 continue
             shadowed = any(
-                other != component and heirs[other] == heir and resolver.descends(other, component)
+                other != component and live[other] == successor and resolver.descends(other, component)
                 for other in self.given
             )
-            if not shadowed:  # by a younger label on the way to the heir
-                found.setdefault(heir, self.given[component])
+            if not shadowed:  # by a younger label on the way to the successor
+                found.setdefault(successor, self.given[component])
         return {**found, **self.given}
 
 

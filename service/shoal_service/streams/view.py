@@ -196,13 +196,13 @@ def scores_of(view: PublishedView, x: "Table | Sparse") -> LearntRows:
 
 def ancestors_of(lineage: "Lineage", component: int) -> list[dict[str, int]]:
     """The retired components whose mass went into this one, earliest retirement first, at most `MAX_ANCESTORS`."""
-    heir_of = np.repeat(np.arange(lineage.ids.size), np.diff(lineage.links))
+    record_of = np.repeat(np.arange(lineage.ids.size), np.diff(lineage.links))  # that each successor is in
     found: set[int] = set()
-    heirs = np.array([component])
-    while heirs.size:
-        records = np.setdiff1d(heir_of[np.isin(lineage.successors, heirs)], list(found)).tolist()
+    components = np.array([component])
+    while components.size:
+        records = np.setdiff1d(record_of[np.isin(lineage.successors, components)], list(found)).tolist()
         found.update(records)
-        heirs = lineage.ids[records]
+        components = lineage.ids[records]
     return [
         {"id": int(lineage.ids[r]), "born_at": int(lineage.born_at[r]), "retired_at": int(lineage.retired_at[r])}
         for r in sorted(found)[-MAX_ANCESTORS:]

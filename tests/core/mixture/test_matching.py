@@ -37,7 +37,7 @@ def test_of_two_that_merged_the_larger_goes_on_and_the_other_has_an_heir() -> No
     new = np.repeat([0, 0, 1], [5, 9, 4])
     matching = match(shared_mass(old, 3, new, 2))
     assert matching.new_of_old.tolist() == [-1, 0, 1]
-    assert matching.heir_of_old.tolist() == [0, 0, 1]
+    assert matching.successor_of_old.tolist() == [0, 0, 1]
     assert carried_ids(matching, np.array([7, 8, 9]), 10) == (pytest.approx(np.array([8, 9])), 10)
 
 
@@ -56,7 +56,7 @@ def test_what_shares_nothing_is_not_matched() -> None:
     matching = match(np.array([[0.0, 0.0], [0.0, 3.0]]))
     assert matching.new_of_old.tolist() == [-1, 1]
     assert matching.old_of_new.tolist() == [-1, 1]
-    assert matching.heir_of_old.tolist() == [-1, 1]
+    assert matching.successor_of_old.tolist() == [-1, 1]
     assert matching.parent_of_new.tolist() == [-1, 1]
 
 

@@ -1,5 +1,6 @@
 """The component that a record belongs to today, by the lineage of the mixture."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,13 +28,26 @@ class Resolved(NamedTuple):
     assigned again lives. `inherited`: the successor of either."""
 
 
+class _Retirement(NamedTuple):
+    """The end of a component."""
+
+    at: int
+    """Points seen."""
+    successors: list[int]
+    """The components that have its points."""
+
+
+_NEVER = 1 << 62
+_LIVES = _Retirement(_NEVER, [])
+
+
 class Resolver:
     """Components of one snapshot, each followed once."""
 
     def __init__(self, snapshot: "MixtureSnapshot | FamilyTree | None") -> None:
         self._snapshot = snapshot
         self._live = set[int]() if snapshot is None else set(snapshot.ids.tolist())
-        self._heirs: dict[int, int | None] = {}
+        self._successors: dict[int, int | None] = {}
 
     def of(self, assigned: int, refined: int) -> Resolved:
         """Of a record that was assigned to a component, and to `refined` by a refinement (-1: by none)."""
@@ -50,72 +64,57 @@ class Resolver:
         """
         if component in self._live:
             return component
-        if component not in self._heirs:
-            self._heirs[component] = self._oldest_heir(component)
-        return self._heirs[component]
+        if component not in self._successors:
+            self._successors[component] = self._oldest_successor(component)
+        return self._successors[component]
 
     def live_at(self, component: int, points_seen: int) -> int:
         """What `live` gave for a component when so many points were seen; -1 where it had gone without a successor."""
-        lived, heirs, seen = set[int](), [component], set[int]()
-        while heirs:
-            heir = heirs.pop()
-            if heir in seen:
-                continue
-            seen.add(heir)
-            retired_at, successors = self._retirements.get(heir, (points_seen + 1, []))
-            if retired_at > points_seen:
-                lived.add(heir)
-            else:
-                heirs += successors
+        lived = {each for each, own in self._descent(component, points_seen) if own.at > points_seen}
         return component if component in lived else min(lived, default=-1)
 
     def retired_after(self, component: int, points_seen: int) -> bool:
         """Whether a component, or a successor of it, retired after so many points were seen."""
-        heirs, seen = [component], set[int]()
-        while heirs:
-            heir = heirs.pop()
-            if heir in seen or heir not in self._retirements:
-                continue
-            seen.add(heir)
-            retired_at, successors = self._retirements[heir]
-            if retired_at > points_seen:
-                return True
-            heirs += successors
-        return False
+        return any(points_seen < own.at < _NEVER for _, own in self._descent(component))
 
     def descends(self, component: int, ancestor: int) -> bool:
         """Whether a component is among those that took the points of a retired one, at any distance."""
-        heirs, seen = [ancestor], set[int]()
-        while heirs:
-            heir = heirs.pop()
-            if heir in seen or heir not in self._retirements:
+        return any(component in own.successors for _, own in self._descent(ancestor))
+
+    def _descent(self, component: int, until: int = _NEVER) -> Iterator[tuple[int, _Retirement]]:
+        """A component and those that descend from it, each once, with its retirement. Follows only those that had
+        retired when `until` points were seen.
+        """
+        waiting, seen = [component], set[int]()
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
                 continue
-            seen.add(heir)
-            successors = self._retirements[heir][1]
-            if component in successors:
-                return True
-            heirs += successors
-        return False
+            seen.add(each)
+            own = self._retirements.get(each, _LIVES)
+            yield each, own
+            if own.at <= until:
+                waiting += own.successors
 
     @cached_property
-    def _retirements(self) -> dict[int, tuple[int, list[int]]]:
-        """When each retired component did, and what it left its points to."""
+    def _retirements(self) -> dict[int, _Retirement]:
+        """The retirement of each retired component."""
         if self._snapshot is None:
             return {}
         lineage = self._snapshot.lineage
         links, successors = lineage.links.tolist(), lineage.successors.tolist()
         return {
-            component: (retired_at, successors[links[row] : links[row + 1]])
+            component: _Retirement(retired_at, successors[links[row] : links[row + 1]])
             for row, (component, retired_at) in enumerate(
                 zip(lineage.ids.tolist(), lineage.retired_at.tolist(), strict=True)
             )
         }
 
-    def _oldest_heir(self, component: int) -> int | None:
+    def _oldest_successor(self, component: int) -> int | None:
         if self._snapshot is None:
             return None
         from shoal.mixture import successors_of
 
         return min(
-            (heir for heir in successors_of(self._snapshot.lineage, component) if heir in self._live), default=None
+            (live for live in successors_of(self._snapshot.lineage, component) if live in self._live), default=None
         )
