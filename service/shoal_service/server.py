@@ -65,17 +65,11 @@ def run(app: ASGIApp, settings: Settings, store: str, *more_lines: str, on_stop:
     with _listening(settings) as listener:
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
-        config = uvicorn.Config(
+        config = _config(
             app,
+            most_connections(settings.max_connections),
             loop="uvloop",
-            http=connection_class(most_connections(settings.max_connections)),
-            ws="none",
             lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=30,
             timeout_graceful_shutdown=max(1, round(GRACE_SHARE * settings.shutdown_s)),
             **tls,
         )
@@ -83,6 +77,21 @@ def run(app: ASGIApp, settings: Settings, store: str, *more_lines: str, on_stop:
         scheme = "https" if tls else "http"
         lines = [f"shoal listens on {scheme}://{address}:{port}", f"data: {store}", *more_lines]
         _Server(config, "\n".join(lines), on_stop).run([listener])
+
+
+def _config(app: ASGIApp, connections: int, **options: Any) -> uvicorn.Config:
+    """What both servers have in common: at most so many connections, and no logs and headers of uvicorn."""
+    return uvicorn.Config(
+        app,
+        http=connection_class(connections),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        **options,
+    )
 
 
 class ChildServer:
@@ -100,17 +109,7 @@ class ChildServer:
     async def start(self, app: ASGIApp) -> None:
         """Begin to answer. Raises OSError."""
         listener = self._listen()
-        config = uvicorn.Config(
-            app,
-            http=connection_class(CHILD_CONNECTIONS),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=30,
-        )
+        config = _config(app, CHILD_CONNECTIONS, lifespan="off")
         config.load()
         kind: Any = config.http_protocol_class
         make = partial(kind, config=config, server_state=self._state, app_state={})
