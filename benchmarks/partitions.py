@@ -46,7 +46,7 @@ from stream_workloads import drift, grid, separated
 import shoal.partitions
 from shoal import StreamingDPMixture
 from shoal.mixture import StreamSettings
-from shoal.partitions import PieceResult, PieceTask, Workers, assimilate_inplace, at_once, in_turn, learnt_piece
+from shoal.partitions import PieceResult, PieceTask, Workers, assimilate_inplace, in_threads, in_turn, learnt_piece
 from shoal.runtime.blas import one_blas_thread
 from shoal.runtime.executors import executor_of
 from shoal.sequential import compile_kernels, initial_state
@@ -102,11 +102,11 @@ def speed(rounds: int, partitions: int) -> list[Row]:
         many = StreamSettings(n_features=d, family=family, refinement=None, window=0, partitions=partitions)
         single, critical, total, wall = [], [], [], []
         for _ in range(rounds):
-            single.append(learnt(x, one, at_once, time.thread_time))
+            single.append(learnt(x, one, in_threads, time.thread_time))
             timed = Timed()
             total.append(learnt(x, many, timed, time.thread_time))
             critical.append(total[-1] - (timed.all - timed.longest) / (ROWS - WARM) * 1e6)
-            clocks = [learnt(x, settings, at_once, time.perf_counter) for settings in (one, many)]
+            clocks = [learnt(x, settings, in_threads, time.perf_counter) for settings in (one, many)]
             wall.append(clocks[0] / clocks[1])
         rows.append(
             {
@@ -219,13 +219,13 @@ def backlog_learnt(x: np.ndarray, settings: StreamSettings, batch: int) -> tuple
     learn_log(store, record)
     append(store, x[WARM:], batch)
     timed = Timed()
-    shoal.partitions.at_once = timed  # type: ignore[assignment]
+    shoal.partitions.in_threads = timed  # type: ignore[assignment]
     try:
         began = time.process_time()
         learn_log(store, record)
         spent = time.process_time() - began
     finally:
-        shoal.partitions.at_once = at_once
+        shoal.partitions.in_threads = in_threads
         store.close()
     n_rows = len(x) - WARM
     return spent / n_rows * 1e6, (spent - timed.all + timed.longest) / n_rows * 1e6

@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from harness.redis_server import running_redis
 from shoal.mixture import StreamSettings
 from shoal.mixture.round import ROUND_ROWS
-from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, at_once, learnt_piece
+from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, in_threads, learnt_piece
 from shoal.runtime.blas import one_blas_thread
 from shoal.sequential import compile_kernels, initial_state
 from shoal_service.logs import make_log
@@ -129,7 +129,7 @@ def shared(
     x: np.ndarray, one: StreamSettings, many: StreamSettings, sharing: PieceSharing, helper: Any, redis: psutil.Process
 ) -> dict[str, float]:
     """Columns of one stream, once by one learner and once by two processes."""
-    single, single_wall = (learnt(x, one, at_once, clock) for clock in (time.thread_time, time.perf_counter))
+    single, single_wall = (learnt(x, one, in_threads, clock) for clock in (time.thread_time, time.perf_counter))
     runner = sharing.runner()
     learnt(x[: WARM + CALL], many, runner, time.thread_time)  # the helper loads its kernels
     before = dataclasses.replace(sharing.counters)

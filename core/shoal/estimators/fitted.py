@@ -10,7 +10,7 @@ from shoal.errors import NoPointsError
 from shoal.estimators.refining import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.partitions import PieceRunner, assimilate_inplace, at_once
+from shoal.partitions import PieceRunner, assimilate_inplace, in_threads
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
@@ -100,7 +100,7 @@ class Fitted:
             self._hierarchy = snapshot, hierarchy_of(snapshot)
         return self._hierarchy[1]
 
-    def learn(self, x: LearntPoints, times: Array | None = None, run: PieceRunner = at_once) -> IntArray:
+    def learn(self, x: LearntPoints, times: Array | None = None, run: PieceRunner = in_threads) -> IntArray:
         """Learn checked rows x (N, D), with their times (N,) where known, and with the refinements that become due.
         Compiles missing kernels first. `run` computes the pieces of partitions.
 

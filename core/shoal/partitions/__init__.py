@@ -1,6 +1,6 @@
 """One stream learnt by several partitions: rounds at fixed offsets, and the sum of their contributions."""
 
-from shoal.partitions.batches import AT_ONCE, Batch, assimilate_batches_inplace
+from shoal.partitions.batches import PASS_ROWS, Batch, assimilate_batches_inplace
 from shoal.partitions.piece_bytes import (
     pieces_version,
     result_from_bytes,
@@ -9,12 +9,20 @@ from shoal.partitions.piece_bytes import (
     task_to_buffers,
     task_to_bytes,
 )
-from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, at_once, in_turn, learnt_piece, working_state
+from shoal.partitions.pieces import (
+    PieceResult,
+    PieceRunner,
+    PieceTask,
+    in_threads,
+    in_turn,
+    learnt_piece,
+    working_state,
+)
 from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
 from shoal.partitions.workers import Workers
 
 __all__ = [
-    "AT_ONCE",
+    "PASS_ROWS",
     "Batch",
     "PieceResult",
     "PieceRunner",
@@ -22,7 +30,7 @@ __all__ = [
     "Workers",
     "assimilate_batches_inplace",
     "assimilate_inplace",
-    "at_once",
+    "in_threads",
     "in_turn",
     "learn_in_rounds_inplace",
     "learnt_piece",

@@ -1,8 +1,8 @@
 """Batches of a stream that wait, learnt as one: fewer calls, and whole ranges of rows for the partitions.
 
-What is said of a batch must not depend on the batches that happen to wait with it. Its labels are those of components
-that live at its end. So a pass ends with the batch in which anything but a birth may happen: a decay, a check, a look
-at the scale, the end of a round. Of every batch before that, the labels are still those at its own end.
+The info of a batch must not depend on the batches that happen to wait with it. Its labels are those of components that
+live at its end. So a pass ends with the batch in which anything but a birth may happen: a decay, a check, a look at the
+scale, the end of a round. The labels of every batch before that are still those at its own end.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from shoal.sequential import AssimilateInfo, assimilate_together_inplace, timed
 from shoal.sequential.learn import learn_inplace
 from shoal.sequential.rescale import is_watched
 
-AT_ONCE = 1_024
+PASS_ROWS = 1_024
 """Rows after which a pass of one learner ends. More of them in one call are hardly cheaper."""
 
 
@@ -72,7 +72,7 @@ def _last_end(state: MixtureState) -> int:
     pending = None if clock is None or clock.pending is None else int(clock.at[clock.pending])
     before = rows_before_rounds(seen, settings)
     if before > 0:
-        ends += [seen + AT_ONCE, seen + before, state.next_check]
+        ends += [seen + PASS_ROWS, seen + before, state.next_check]
         if state.next_decay >= 0:
             ends.append(state.next_decay)
         if pending is not None:

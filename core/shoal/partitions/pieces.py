@@ -1,9 +1,9 @@
 """Pieces of a round as data: what a partition reads to learn its rows of a call, and what comes of it.
 
-A piece is a function of its task alone, `learnt_piece`, and gives the same bits wherever it is computed. So whoever
-learns a stream may hand its pieces to any `PieceRunner`: `in_turn` and `at_once` compute them in this process, others
-send them to other processes as bytes (`piece_bytes`). Only the learner of the stream keeps anything of a piece. If a
-worker elsewhere is lost, its piece is computed again.
+A piece is a function of its task alone, `learnt_piece`, and gives the same bits wherever it is computed. So the learner
+of a stream may pass its pieces to any `PieceRunner`. `in_turn` and `in_threads` compute them in this process; others
+send them to other processes as bytes (`piece_bytes`). Only the learner keeps the result. If a worker elsewhere is lost,
+its piece is computed again.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from shoal.mixture import (
 from shoal.partitions.parts import copied, decayed_inplace, part_of
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints
-from shoal.runtime.threads import run_at_once
+from shoal.runtime.threads import run_in_threads
 from shoal.sequential import PrequentialScores
 from shoal.sequential.learn import learn_inplace, renewed_cache
 
-NEVER = 1 << 61
+_NEVER = 1 << 61
 
 
 class RoundContext(NamedTuple):
@@ -104,9 +104,9 @@ def in_turn(tasks: Sequence[PieceTask]) -> list[PieceResult]:
     return [learnt_piece(task) for task in tasks]
 
 
-def at_once(tasks: Sequence[PieceTask]) -> list[PieceResult]:
+def in_threads(tasks: Sequence[PieceTask]) -> list[PieceResult]:
     """Compute pieces in threads of this process, as many at the same time as it has cores."""
-    results: list[PieceResult] = run_at_once([partial(learnt_piece, task) for task in tasks])
+    results: list[PieceResult] = run_in_threads([partial(learnt_piece, task) for task in tasks])
     return results
 
 
@@ -156,7 +156,7 @@ def working_state(context: RoundContext, part: Part, points_seen: int) -> Mixtur
         pruned_mass=part.pruned_mass,
         at_capacity=part.at_capacity,
         births_refused=part.births_refused,
-        next_check=NEVER,
+        next_check=_NEVER,
         next_decay=next_decay(points_seen, settings.half_life_points),
         next_refit=-1,
         buffer=settings.domain.none(settings.n_features),

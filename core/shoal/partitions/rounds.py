@@ -48,7 +48,7 @@ from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, RoundCo
 from shoal.points.arrays import IntArray
 from shoal.points.weighted_rows import LearntPoints
 from shoal.sequential import AssimilateInfo, PrequentialScores
-from shoal.sequential import assimilate_inplace as assimilate_in_turn_inplace
+from shoal.sequential import assimilate_inplace as assimilate_in_order_inplace
 from shoal.sequential.forgetting import retire_forgotten_inplace
 from shoal.sequential.learn import (
     check_inplace,
@@ -67,8 +67,8 @@ def assimilate_inplace(state: MixtureState, x: Any, run: PieceRunner = in_turn) 
     """`sequential.assimilate_inplace`, with the partitions that the settings ask for. `run` changes nothing of the
     result."""
     if state.settings.partitions == 1:
-        return assimilate_in_turn_inplace(state, x)
-    return assimilate_in_turn_inplace(state, x, partial(learn_in_rounds_inplace, run=run))
+        return assimilate_in_order_inplace(state, x)
+    return assimilate_in_order_inplace(state, x, partial(learn_in_rounds_inplace, run=run))
 
 
 def learn_in_rounds_inplace(
@@ -139,37 +139,57 @@ def _learn_within_inplace(
     state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, run: PieceRunner
 ) -> tuple[MixtureState, list[Event]]:
     """Learn rows that lie within the round of the state."""
-    within, settings, seen = state.round, state.settings, state.points_seen
+    within, high = state.round, state.points_seen + len(x)
     assert within is not None
-    assert state.prior is not None
-    n, high = within.base.n_components, seen + len(x)
-    ranges = _ranges(within, settings.partitions, seen, high)
-    given = settings, state.prior, state.location, state.scale, state.jitter, state.clock
-    context = RoundContext(*given, state.ids[:n], within.begins_at, within.next_id)
-    room = max(limit_of(settings, state.prior) - n, 0)
-    tasks = []
-    for partition, first, last in ranges:
-        rows = slice(first - seen, last - seen)
-        share = room // settings.partitions + (partition < room % settings.partitions)
-        has_begun = partition < len(within.parts)
-        first_of_all = partition == 0 and not has_begun
-        part = within.parts[partition] if has_begun else part_of(state) if first_of_all else within.base
-        task = PieceTask(
-            context,
-            part,
-            not has_begun and not first_of_all,
-            seen,
-            first,
-            x[rows],
-            n + share,
-            labels[rows],
-            scores.rows(rows),
-        )
-        tasks.append(task)
+    ranges = _ranges(within, state.settings.partitions, state.points_seen, high)
+    tasks = _tasks(state, within, ranges, x, labels, scores)
     results = run(tasks)
     for task, result in zip(tasks, results, strict=True):
         _write(task, result)
     return _brought_together(state, within, ranges, results, labels, high)
+
+
+def _tasks(
+    state: MixtureState,
+    within: Round,
+    ranges: list[_Range],
+    x: LearntPoints,
+    labels: IntArray,
+    scores: PrequentialScores,
+) -> list[PieceTask]:
+    """The task of each range. The partitions share evenly the room that the base leaves for components."""
+    settings, n, seen = state.settings, within.base.n_components, state.points_seen
+    assert state.prior is not None
+    context = RoundContext(
+        settings=settings,
+        prior=state.prior,
+        location=state.location,
+        scale=state.scale,
+        jitter=state.jitter,
+        clock=state.clock,
+        ids=state.ids[:n],
+        begins_at=within.begins_at,
+        next_id=within.next_id,
+    )
+    begun = within.parts or (part_of(state),)  # the first partition goes on with the state's own arrays
+    share, left = divmod(max(limit_of(settings, state.prior) - n, 0), settings.partitions)
+    tasks = []
+    for partition, first, last in ranges:
+        rows, from_base = slice(first - seen, last - seen), partition >= len(begun)
+        tasks.append(
+            PieceTask(
+                context=context,
+                part=within.base if from_base else begun[partition],
+                from_base=from_base,
+                base_at=seen,
+                low=first,
+                rows=x[rows],
+                limit=n + share + (partition < left),
+                labels=labels[rows],
+                scores=scores.rows(rows),
+            )
+        )
+    return tasks
 
 
 def _write(task: PieceTask, result: PieceResult) -> None:

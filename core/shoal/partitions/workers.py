@@ -16,26 +16,26 @@ import numpy.typing as npt
 from shoal.errors import SettingError, WorkersLostError
 from shoal.mixture import Part
 from shoal.partitions.piece_bytes import pieces_version
-from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext, at_once, in_turn, learnt_piece
+from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext, in_threads, in_turn, learnt_piece
 from shoal.points.weighted_rows import LearntPoints
 from shoal.runtime.executors import Executor, InProcess, in_order, lasting
 from shoal.runtime.threads import run_beside
 from shoal.sequential.learn import unscored
 
 
-class _Common(NamedTuple):
-    """What the pieces of a call share: it is sent to a machine of a Ray cluster once."""
+class _SharedInput(NamedTuple):
+    """What the tasks of a call have in common: it is sent to a machine of a Ray cluster once."""
 
     version: str
     context: RoundContext
     base: Part | None
 
 
-class _Sent(NamedTuple):
+class _TaskInput(NamedTuple):
     """The rest of a task. Labels and scores are not sent, because they are never read."""
 
     part: Part | None
-    """None for the base."""
+    """None: it is the base."""
     base_at: int
     low: int
     rows: LearntPoints
@@ -49,16 +49,17 @@ class Workers:
         """Raises SettingError where the executor cannot start workers."""
         self._executor = executor
         self._alone = isinstance(executor, InProcess)
+        """Whether this process computes all pieces, because there are no workers or no more."""
         if not self._alone:
             lasting(executor)
 
     def __call__(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
         """See `PieceRunner`. Warns once, with a RuntimeWarning, when the workers are lost."""
         if self._alone:
-            return at_once(tasks)
+            return in_threads(tasks)
         if len(tasks) < 2:
             return in_turn(tasks)
-        others, first = run_beside(lambda: self._elsewhere(tasks[1:]), lambda: learnt_piece(tasks[0]))
+        others, first = run_beside(lambda: self._computed_by_workers(tasks[1:]), lambda: learnt_piece(tasks[0]))
         try:
             return [first, *others.result()]
         except (WorkersLostError, SettingError) as error:
@@ -69,38 +70,47 @@ class Workers:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            return [first, *at_once(tasks[1:])]
+            return [first, *in_threads(tasks[1:])]
 
-    def _elsewhere(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
+    def _computed_by_workers(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
         base = next((task.part for task in tasks if task.from_base), None)
-        common = _Common(pieces_version(), tasks[0].context, base)
-        sent = [
-            _Sent(None if task.from_base else task.part, task.base_at, task.low, task.rows, task.limit)
+        shared = _SharedInput(pieces_version(), tasks[0].context, base)
+        own = [
+            _TaskInput(None if task.from_base else task.part, task.base_at, task.low, task.rows, task.limit)
             for task in tasks
         ]
         workers = lasting(self._executor)
         with workers.lock:
-            return [_own(result) for result in in_order(workers.pool, _computed, common, sent)]
+            return [_writable(result) for result in in_order(workers.pool, _computed, shared, own)]
 
 
-def _computed(common: _Common, sent: _Sent) -> PieceResult:
+def _computed(shared: _SharedInput, own: _TaskInput) -> PieceResult:
     """Compute a piece in a worker. Raises SettingError where that could give other bits."""
-    if common.version != pieces_version():
+    if shared.version != pieces_version():
         raise SettingError(
-            f"a worker computes with version {pieces_version()!r}, this process with {common.version!r}; give all "
+            f"a worker computes with version {pieces_version()!r}, this process with {shared.version!r}; give all "
             "machines of the cluster the same versions"
         )
-    n = len(sent.rows)
+    n = len(own.rows)
     labels, scores = np.full(n, -1, dtype=np.int64), unscored(n)
-    part = common.base if sent.part is None else sent.part
+    part = shared.base if own.part is None else own.part
     assert part is not None
-    from_base, numbers = sent.part is None, (sent.base_at, sent.low)
-    task = PieceTask(common.context, part, from_base, *numbers, sent.rows, sent.limit, labels, scores)
-    return learnt_piece(_own(task))
+    task = PieceTask(
+        context=shared.context,
+        part=part,
+        from_base=own.part is None,
+        base_at=own.base_at,
+        low=own.low,
+        rows=own.rows,
+        limit=own.limit,
+        labels=labels,
+        scores=scores,
+    )
+    return learnt_piece(_writable(task))
 
 
-def _own(received: PieceTask | PieceResult) -> Any:
-    """What was received, in arrays that may be written: those that Ray gives may not, as they lie in its store."""
+def _writable(received: PieceTask | PieceResult) -> Any:
+    """The same in arrays that may be written. Those that Ray gives may not, because they are in its store."""
     arrays: list[npt.NDArray[Any]] = [received.part.born_at, received.labels]
     if isinstance(received, PieceTask):
         arrays.append(received.context.location)

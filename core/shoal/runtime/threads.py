@@ -13,7 +13,7 @@ _lock = threading.Lock()
 _pool: tuple[int, ThreadPoolExecutor] | None = None
 
 
-def run_at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+def run_in_threads(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     """The results of functions without arguments, in order: as many at once as this process has cores.
 
     The calling thread works, too: on the first one, then on those that no other thread has begun. All are done, or were

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from shoal.mixture import MixtureState, StreamSettings, to_bytes
-from shoal.partitions import Batch, assimilate_batches_inplace, assimilate_inplace, at_once
+from shoal.partitions import Batch, assimilate_batches_inplace, assimilate_inplace, in_threads
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows
 from shoal.points.weighted_rows import with_weights
@@ -61,7 +61,7 @@ def as_they_wait(
     rng, infos, passes = np.random.default_rng(seed), [], []
     while len(infos) < len(batches):
         waiting = islice(batches, len(infos), len(infos) + int(rng.choice([1, 2, 5, 30, 1_000])))
-        state, found = assimilate_batches_inplace(state, waiting, at_once)
+        state, found = assimilate_batches_inplace(state, waiting, in_threads)
         infos += found
         passes.append(len(found))
     return state, infos, passes

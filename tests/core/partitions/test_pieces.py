@@ -159,7 +159,7 @@ def test_text_categories_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> 
     family = "categorical"
     here = StreamingDPMixture(family, partitions=3, window=0).fit(rows)
     elsewhere = Elsewhere()
-    monkeypatch.setattr("shoal.partitions.workers.at_once", elsewhere)
+    monkeypatch.setattr("shoal.partitions.workers.in_threads", elsewhere)
     there = StreamingDPMixture(family, partitions=3, window=0).fit(rows)
     assert elsewhere.tasks
     assert there._fitted.to_bytes() == here._fitted.to_bytes()

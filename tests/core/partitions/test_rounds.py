@@ -14,7 +14,7 @@ from shoal import StreamingDPMixture
 from shoal.errors import SettingError, SnapshotDamagedError
 from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, to_bytes
-from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, at_once, in_turn, learnt_piece
+from shoal.partitions import PieceResult, PieceTask, assimilate_inplace, in_threads, in_turn, learnt_piece
 from shoal.points.arrays import Array, IntArray
 from shoal.sequential import apply_settings_inplace, initial_state, timed
 
@@ -95,7 +95,7 @@ def test_any_cut_executor_and_restart_gives_the_same_bits(family: str, others: d
     for other in (
         fed(settings, x, cuts, times=times, save=True),
         fed(settings, x, [1_500], backwards, times=times),
-        fed(settings, x, [4_096], at_once, times=times),
+        fed(settings, x, [4_096], in_threads, times=times),
     ):
         assert to_bytes(other.state) == to_bytes(whole.state)
         assert other.events == whole.events

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from shoal.runtime import threads
-from shoal.runtime.threads import run_at_once
+from shoal.runtime.threads import run_in_threads
 
 
 def test_results_come_in_order_from_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_results_come_in_order_from_several_threads(monkeypatch: pytest.MonkeyPa
             meeting.wait(60.0)  # three at once, or it breaks
         return i, threading.get_ident()
 
-    results = run_at_once([lambda i=i: task(i) for i in range(6)])  # type: ignore[misc]
+    results = run_in_threads([lambda i=i: task(i) for i in range(6)])  # type: ignore[misc]
     assert [i for i, _ in results] == list(range(6))
     assert results[0][1] == threading.get_ident()
     assert len({thread for _, thread in results[:3]}) == 3
@@ -38,5 +38,5 @@ def test_an_error_is_raised_after_the_tasks_that_run(monkeypatch: pytest.MonkeyP
         done.set()
 
     with pytest.raises(ValueError, match="no"):
-        run_at_once([fails, slow])
+        run_in_threads([fails, slow])
     assert done.is_set()

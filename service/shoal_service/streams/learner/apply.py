@@ -122,11 +122,11 @@ def apply_batches_inplace(
     be in one pass, and no more are read of `entries`. Consumes `working`, which is lost when this raises. `run` as in
     `apply_inplace`.
     """
-    from shoal.partitions import assimilate_batches_inplace, at_once
+    from shoal.partitions import assimilate_batches_inplace, in_threads
 
     before, live = window_position.offsets_of(working.state), working.state.frozen
     learnt: list[Entry] = []
-    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run or at_once)
+    state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run or in_threads)
     monitor, seen = working.monitor, before.points_seen
     changes = []
     for info in infos:
@@ -161,9 +161,9 @@ def bytes_of_two_rounds(state: "MixtureState") -> int:
 def points_together(state: "MixtureState") -> int:
     """Most points of a batch that is learnt in one pass with those before it, whose readers wait for it then."""
     from shoal.mixture import round_rows
-    from shoal.partitions import AT_ONCE
+    from shoal.partitions import PASS_ROWS
 
-    return max(AT_ONCE, round_rows(state.settings))
+    return max(PASS_ROWS, round_rows(state.settings))
 
 
 def skip(working: WorkingState, entry: Entry) -> WorkingState:
@@ -240,9 +240,9 @@ def events_of(
 
 
 def _batch(state: "MixtureState", entry: Entry, run: "PieceRunner | None") -> "tuple[MixtureState, Change]":
-    from shoal.partitions import assimilate_batches_inplace, at_once
+    from shoal.partitions import assimilate_batches_inplace, in_threads
 
-    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run or at_once)
+    state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run or in_threads)
     return state, Change(state.points_seen, info)
 
 

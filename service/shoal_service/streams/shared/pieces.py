@@ -374,13 +374,13 @@ class StreamPieces:
 
     def _computed_here(self, tasks: Sequence["PieceTask"]) -> "list[PieceResult]":
         """Compute pieces in threads of this process, and note what a row takes."""
-        from shoal.partitions import at_once, in_turn
+        from shoal.partitions import in_threads, in_turn
 
         results: list[PieceResult] = []
         threads = self._sharing.threads
         for first in range(0, len(tasks), threads):
             some, began = tasks[first : first + threads], time.perf_counter()
-            results += at_once(some) if threads > 1 else in_turn(some)
+            results += in_threads(some) if threads > 1 else in_turn(some)
             self._row_s = (time.perf_counter() - began) / max(len(task.rows) for task in some)
         return results
 
