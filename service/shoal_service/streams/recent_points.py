@@ -5,7 +5,7 @@ number asked for, and by the work of its prediction.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ MOST_WORK = 6_000_000_000
 """Most multiply-adds of its prediction: three seconds at worst, a tenth of that where components lie apart."""
 MOST_BYTES = 64 << 20
 """Payload bytes after which no earlier entry is read."""
-READ_BYTES = 1 << 20
 MOST_ENTRIES = 256
 """Entries of the largest step back."""
 
@@ -74,9 +73,9 @@ class RecentPointsService:
             return _nothing(view)
         n = min(n, _affordable(view.snapshot))
         dead = self._store.dead_letter_reasons(view.stream, view.incarnation).keys()
-        read = lambda seq: self._store.read(view.stream, view.incarnation, seq, max_bytes=READ_BYTES)  # noqa: E731
-        first = self._store.tail(view.stream, view.incarnation).first_seq
-        entries = (entry for entry in newest_first(read, first, view.seq) if entry.seq not in dead)
+        stream = (view.stream, view.incarnation)
+        first = self._store.tail(*stream).first_seq
+        entries = (e for e in newest_first(self._store, stream, first, view.seq) if e.seq not in dead)
         found = list(_rows(entries, n, after))[::-1]
         if not found:
             return _nothing(view)
@@ -94,7 +93,7 @@ class _Part(NamedTuple):
     keys: list[str | None]
 
 
-def newest_first(read: Callable[[int], list[Entry]], first_seq: int, last_seq: int) -> Iterator[Entry]:
+def newest_first(store: Store, stream: tuple[str, str], first_seq: int, last_seq: int) -> Iterator[Entry]:
     """The entries from `last_seq` back to `first_seq`, with steps that double. Ends early where the log was trimmed
     meanwhile, and after `MOST_BYTES`.
     """
@@ -102,7 +101,7 @@ def newest_first(read: Callable[[int], list[Entry]], first_seq: int, last_seq: i
     while last_seq >= first_seq and held_bytes < MOST_BYTES:
         after = max(first_seq - 1, last_seq - step)
         try:
-            entries = list(entries_between(read, after, last_seq))
+            entries = list(entries_between(store, stream, after, last_seq))
         except LogGapError:
             return
         held_bytes += sum(len(entry.payload) for entry in entries)

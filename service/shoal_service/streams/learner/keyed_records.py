@@ -73,8 +73,7 @@ class KeyedRecords:
         writer = self._of()
         if entry.seq <= writer.seq or writer.empty:
             return
-        read = lambda after: self._store.read(*self._stream, after, max_bytes=READ_BYTES)  # noqa: E731
-        entries = entries_between(read, working.window.past, entry.seq - 1)
+        entries = entries_between(self._store, self._stream, working.window.past, entry.seq - 1, max_bytes=READ_BYTES)
         writer.add(_reassigned(working, (e for e in entries if not is_dead_letter(e.seq))))
 
     def flush(self, working: WorkingState) -> None:

@@ -15,7 +15,6 @@ import msgspec
 from shoal_service.errors import StoreFormatError
 from shoal_service.store import Entry, EntryKind, Store
 from shoal_service.streams.refinement.window_rows import (
-    READ_BYTES,
     MissingRowsError,
     batches_of,
     entries_between,
@@ -87,8 +86,7 @@ def read_inputs(
         raise StoreFormatError(f"the blob of refinement {adoption.refinement} is not the one that the log names")
     batches: list[bytes] = []
     n_bytes = 0
-    read = lambda after: store.read(name, incarnation, after, max_bytes=READ_BYTES)  # noqa: E731
-    for since in entries_between(read, adoption.base_seq, entry.seq - 1):
+    for since in entries_between(store, (name, incarnation), adoption.base_seq, entry.seq - 1):
         if since.kind is EntryKind.RESTORE:  # the rows since then do not follow the base state
             reason = f"a restore (entry {since.seq}) came between it and the state it is of"
             return AdoptionInputs(adoption, blob, [], reason)

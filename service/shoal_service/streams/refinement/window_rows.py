@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal_service.store import Entry, EntryKind
+from shoal_service.store import Entry, EntryKind, Store
 from shoal_service.streams.record_times import learnt_times
 from shoal_service.wire import Points, RecordFields, from_log, to_log, weights_from_log
 
@@ -22,14 +22,12 @@ class MissingRowsError(Exception):
     """The log holds fewer rows of a window than its state counts. Another attempt would find the same."""
 
 
-Read = Callable[[int], list[Entry]]
-"""The entries after some entry, at least one where there is one, as `Store.read` gives them."""
-
-
-def entries_between(read: Read, after_seq: int, last_seq: int) -> Iterator[Entry]:
-    """The entries after `after_seq` up to `last_seq`. Raises as `read` does."""
+def entries_between(
+    store: Store, stream: tuple[str, str], after_seq: int, last_seq: int, *, max_bytes: int = READ_BYTES
+) -> Iterator[Entry]:
+    """The entries of a stream (name, incarnation) after `after_seq` up to `last_seq`. Raises as `Store.read`."""
     while after_seq < last_seq:
-        for entry in read(after_seq):
+        for entry in store.read(*stream, after_seq, max_bytes=max_bytes):
             if entry.seq > last_seq:
                 return
             yield entry

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from shoal_service.errors import LogGapError
 from shoal_service.store import Checkpoint, Store
 from shoal_service.streams.refinement.window_rows import (
-    READ_BYTES,
     MissingRowsError,
     batches_of,
     entries_between,
@@ -29,9 +28,8 @@ def with_window(store: Store, name: str, incarnation: str, base: Checkpoint) -> 
     if base.window_seq is None or n_rows == 0:
         return base
     dead = store.dead_letter_reasons(name, incarnation).keys()
-    read = lambda after: store.read(name, incarnation, after, max_bytes=READ_BYTES)  # noqa: E731
     try:
-        entries = entries_between(read, base.window_seq, base.seq)
+        entries = entries_between(store, (name, incarnation), base.window_seq, base.seq)
         rows = last_rows(batches_of(entries, dead.__contains__), n_rows, state)
     except (LogGapError, MissingRowsError):
         return None

@@ -24,7 +24,7 @@ from shoal_service.streams.refinement.process import (
     WorkDir,
 )
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StreamKey
-from shoal_service.streams.refinement.window_rows import READ_BYTES, batches_of, entries_between, write_window
+from shoal_service.streams.refinement.window_rows import batches_of, entries_between, write_window
 from shoal_service.tracing import span
 
 IDLE_S = 300.0
@@ -277,8 +277,7 @@ class RefinementWorker:
         task = Task(folder / "state", folder / "window", folder / "result", refinement.method, refinement.window)
         task.state.write_bytes(base.blob)
         dead = self._store.dead_letter_reasons(*key).keys()
-        read = lambda after: self._store.read(*key, after, max_bytes=READ_BYTES)  # noqa: E731
-        entries = entries_between(read, base.window_seq or 0, base.seq)
+        entries = entries_between(self._store, key, base.window_seq or 0, base.seq)
         write_window(task.window, batches_of(entries, dead.__contains__))
         return task
 
