@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.errors import ShapeError
@@ -73,11 +74,24 @@ class StreamRegistry:
         self._settings = settings
         self._log = log
         pool = LearnerPool()
-        local = lambda record: LocalSource(  # noqa: E731
-            store, record, settings, log, lambda: notify_refiner(record.name, record.incarnation), pool
-        )
-        self._known = KnownStreams(store, settings, log, source_of or local)
-        self.start, self.stop_accepting, self.close = self._known.start, self._known.stop_accepting, self._known.close
+
+        def local_source(record: StreamRecord) -> ViewSource:
+            notify = partial(notify_refiner, record.name, record.incarnation)
+            return LocalSource(store, record, settings, log, notify, pool)
+
+        self._known = KnownStreams(store, settings, log, source_of or local_source)
+
+    def start(self, is_needed: Callable[[StreamRecord], bool] = lambda record: False) -> None:
+        """As `KnownStreams.start`."""
+        self._known.start(is_needed)
+
+    def stop_accepting(self) -> None:
+        """As `KnownStreams.stop_accepting`."""
+        self._known.stop_accepting()
+
+    def close(self, timeout_s: float) -> bool:
+        """As `KnownStreams.close`."""
+        return self._known.close(timeout_s)
 
     def check(self) -> None:
         """Raise NotReadyError when the service is stopping. The failure of one stream does not concern the others."""
@@ -99,15 +113,13 @@ class StreamRegistry:
         return {s.name: s.source.learner for s in self._known.every if isinstance(s.source, LocalSource)}
 
     @property
-    def told_learners(self) -> dict[str, Learner]:
-        """Those of the learners that do not rest, or whose events somebody needs."""
-        found = {}
-        for stream in self._known.every:
-            if isinstance(source := stream.source, LocalSource):
-                learner = source.learner
-                if not learner.resting or learner.feed.needed is not None:
-                    found[stream.name] = learner
-        return found
+    def learners_with_events(self) -> dict[str, Learner]:
+        """Those of `every_learner` that do not rest, or whose events somebody needs."""
+        return {
+            name: learner
+            for name, learner in self.every_learner.items()
+            if not learner.resting or learner.feed.needed is not None
+        }
 
     @property
     def drained(self) -> bool:
@@ -280,10 +292,9 @@ class StreamRegistry:
         timeout_s: float,
     ) -> Page:
         """Records that belong to a component today, as `Stream.members`."""
-        asked = (component, order, limit, after)
 
         async def use(stream: Stream) -> Page:
-            return await stream.members(*asked, min_offset=min_offset, timeout_s=timeout_s)
+            return await stream.members(component, order, limit, after, min_offset=min_offset, timeout_s=timeout_s)
 
         return await self._known.with_stream(name, use)
 

@@ -107,7 +107,7 @@ class Runtime:
 
     def _learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, for their webhooks. Without those that rest and have none."""
-        return _streams_of(self.leases.learners if self.leases is not None else self.streams.told_learners)
+        return _streams_of(self.leases.learners if self.leases is not None else self.streams.learners_with_events)
 
     def _all_learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, with those that rest: their sources go on."""

@@ -58,8 +58,9 @@ MAX_CHANGE_ATTEMPTS = 50
 
 
 Check: TypeAlias = Callable[[StreamRecord], None]
-PayloadOf: TypeAlias = Callable[["StreamSettings", "StreamSettings"], bytes]
 """Raises when a record does not allow a change."""
+PayloadOf: TypeAlias = Callable[["StreamSettings", "StreamSettings"], bytes]
+"""The payload of an entry, from the settings before and after it."""
 
 
 class Receipt(NamedTuple):
@@ -215,8 +216,7 @@ class Stream:
     ) -> Page:
         """Records that belong to a component today, as `members_of`. Raises as `view`, too."""
         view = await self.view(min_offset, timeout_s)
-        asked = (component, order, limit, after)
-        return await asyncio.to_thread(members_of, self._records, view, self.settings, *asked)
+        return await asyncio.to_thread(members_of, self._records, view, self.settings, component, order, limit, after)
 
     async def changed_since(
         self, event: Place | None, limit: int, after: Position | None, *, min_offset: int | None, timeout_s: float
@@ -247,9 +247,9 @@ class Stream:
         reading = self._reading_labels
         if reading is None or reading.done():
             reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
-        patience = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
+        timeout_s = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
-            return await asyncio.wait_for(shielded(reading), patience)
+            return await asyncio.wait_for(shielded(reading), timeout_s)
         return self._labels.last
 
     async def set_label(self, view: PublishedView, component: int, changes: Mapping[str, str | None]) -> None:
