@@ -90,7 +90,7 @@ def listening(leader: Process, n: int) -> None:
 
     def all_hear() -> bool:
         with contextlib.suppress(StoreUnavailableError):
-            return leader.store.messages.send(leader.sharing._everyone, b"gone none none\n") == n + 1
+            return leader.store.messages.send(leader.sharing._messages.everyone, b"gone none none\n") == n + 1
         return False
 
     eventually(all_hear, "the others never listened")
@@ -149,7 +149,7 @@ def offers_once(leader: Process, monkeypatch: pytest.MonkeyPatch) -> PieceRunner
 
 
 def claims_nothing(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.sharing, "_claim", lambda: None)
+    monkeypatch.setattr(process.sharing._helper, "_claim", lambda: None)
 
 
 @pytest.mark.parametrize("n_helpers", [1, 2])
@@ -222,12 +222,13 @@ def test_a_helper_that_ends_between_claim_and_task_costs_no_wait(
 ) -> None:
     leader, (helper,) = leader_and_helpers(begin)
     let_them_be_claimed(leader, monkeypatch, any)
-    on_claim = leader.sharing._on_claim
+    handlers = leader.sharing._messages._handlers
+    on_claim = handlers["claim"]
 
     def too_late(piece: str, process: str, nothing: Any) -> None:
         on_claim(piece, "0" * 32, nothing)  # a process that nobody is any more
 
-    monkeypatch.setattr(leader.sharing, "_on_claim", too_late)
+    monkeypatch.setitem(handlers, "claim", too_late)
     assert_same_as_alone(offers_once(leader, monkeypatch))  # within the limit of a test, and would wait for longer
     assert leader.sharing.counters.lost == 1
     assert helper.sharing.counters.computed_for_others == 0
@@ -299,7 +300,7 @@ def test_a_call_that_fails_leaves_nothing_behind(begin: Callable[[], Process], m
     with pytest.raises(MemoryError):
         learnt(runner, rows())
     assert leader.sharing.counters.sent > 0
-    assert leader.sharing._busy == 0
+    assert leader.sharing._helper._busy == 0
     assert leader.sharing._offers == {}
 
 
@@ -314,7 +315,7 @@ def test_offers_that_cannot_be_made_leave_nothing_behind(
     monkeypatch.setattr(leader.store.messages, "send", fails)
     with pytest.raises(MemoryError):
         learnt(leader.sharing.runner(), rows())
-    assert leader.sharing._busy == 0
+    assert leader.sharing._helper._busy == 0
     assert leader.sharing._offers == {}
 
 

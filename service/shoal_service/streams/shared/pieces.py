@@ -1,21 +1,21 @@
 """Pieces of rounds that processes compute for one another: one stream learnt by several processes.
 
-A stream with partitions is learnt by the holder of its lease alone: it applies the log, checkpoints and publishes as
-ever. What others may do for it is compute. A piece of a round is a function of its task (`shoal.partitions`), has the
-same bits wherever it is computed, and leaves nothing behind. So neither a fork nor a loss can come of it. A helper that
-dies, stalls or answers late costs time only.
+A stream with partitions is learnt by the holder of its lease alone: it applies the log, writes checkpoints and
+publishes. Other processes only compute for it. A piece of a round is a function of its task (`shoal.partitions`), has
+the same bits wherever it is computed, and leaves nothing behind. So it can neither fork the stream nor lose anything. A
+helper that dies, stalls or answers late costs time only.
 
     learner                          helper
     offer PIECE       ->  to all     one that has nothing to do claims it
                       <-             claim PIECE
-    task PIECE, bytes ->             or `gone`, if it is no longer to be had
+    task PIECE, bytes ->             or `gone`, if it is no longer offered
                       <-             answer PIECE, bytes of the result, none if it cannot compute the piece
 
 Meanwhile the learner computes pieces of its own, then takes back those that nobody has claimed. For a claimed one it
 waits within a limit, and then computes it itself. Ids of pieces are unique, and the learner alone decides who gets
-one: what comes late is for nobody. Messages may be lost; nothing of them is kept in the store.
+one: an answer that comes late is dropped. Messages may be lost; the store keeps none.
 
-Where a piece is computed follows from measured times. They decide nothing of what comes of it.
+Measured times decide where a piece is computed. They do not change its result.
 """
 
 import math
@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Buffer = bytes | memoryview
 
 LEAST_WORK_S = 0.003
-"""A piece that takes less is computed at home: five messages take a millisecond or two."""
+"""A piece that takes less is not offered: five messages take a millisecond or two."""
 MOST_BYTES = 16 << 20
 """Largest piece that is offered, in bytes. Redis cuts off a subscriber for which 32 MiB wait."""
 LEAST_WAIT_S, WAIT_FACTOR = 0.25, 4.0
@@ -69,6 +69,177 @@ class PieceCounters:
     """Pieces that it computed for other processes."""
 
 
+Handler = Callable[[str, str, Buffer], None]
+"""Receives the id of a piece, the process that sent the message, and the bytes behind its first line."""
+
+
+class _Messages:
+    """Messages of this process about pieces. The first line names the kind, the piece and the sender."""
+
+    def __init__(self, messages: ProcessMessages, log: Any) -> None:
+        self.everyone = ""
+        """The channel of all processes of the same version, from `listen` on."""
+        self._messages = messages
+        self._log = log
+        self._me = uuid.uuid4().hex
+        self._handlers: Mapping[str, Handler] = {}
+        self._on_missed: Callable[[], None] = lambda: None
+
+    def listen(self, version: str, handlers: Mapping[str, Handler], on_missed: Callable[[], None]) -> None:
+        """Call the handler of each kind of message, in one thread, and `on_missed` when some may have been lost."""
+        self._handlers, self._on_missed = handlers, on_missed
+        self.everyone = f"pieces:{version}"
+        self._messages.listen((self.everyone, _channel(self._me)), self._on_message)
+
+    def send(self, channel: str, kind: str, piece: str, *parts: Buffer) -> int:
+        """The number of processes that got a message. 0 when the store does not answer."""
+        try:
+            return self._messages.send(channel, f"{kind} {piece} {self._me}\n".encode(), *parts)
+        except StoreError as error:
+            self._log.warning("piece_message_not_sent", kind=kind, reason=str(error))
+            return 0
+
+    def _on_message(self, message: bytes | None) -> None:
+        if message is None:
+            self._on_missed()
+            return
+        try:
+            end = message.index(b"\n")
+            kind, piece, process = message[:end].decode().split(" ")
+            if process != self._me:
+                self._handlers[kind](piece, process, memoryview(message)[end + 1 :])
+        except Exception:  # noqa: BLE001 - without this thread the process neither helps nor is helped: it goes on
+            self._log.error("piece_message_failed", exc_info=True)
+
+
+class _Offered(NamedTuple):
+    """An offer of another process."""
+
+    piece: str
+    process: str
+    until: float
+    """When it ends (monotonic clock)."""
+
+
+class _Claim(NamedTuple):
+    """A piece that this process has claimed."""
+
+    piece: str
+    until: float
+    """How long its task is waited for (monotonic clock)."""
+
+
+class _Job(NamedTuple):
+    """A task of another process."""
+
+    piece: str
+    process: str
+    task: Buffer
+
+
+class _Helper:
+    """Computes pieces for other processes, one at a time, while no stream of this process computes any."""
+
+    def __init__(self, messages: _Messages, counters: PieceCounters, log: Any) -> None:
+        self._messages = messages
+        self._counters = counters
+        self._log = log
+        self._lock = threading.Lock()
+        self._busy = 0  # calls of this process's own streams
+        self._offered: deque[_Offered] = deque(maxlen=64)
+        self._claimed: _Claim | None = None
+        self._computing = False
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shoal-pieces", daemon=True)
+
+    def start(self) -> None:
+        """Begin to help."""
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> bool:
+        """Help nobody any more. True when nothing is computed for others any more."""
+        self.pause()
+        self._jobs.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def pause(self) -> None:
+        """Claim nothing until `resume`."""
+        with self._lock:
+            self._busy += 1
+
+    def resume(self) -> None:
+        """Help again, once every `pause` has its `resume`."""
+        with self._lock:
+            self._busy -= 1
+        self._claim()
+
+    # -- the thread of messages
+
+    def on_offer(self, piece: str, process: str, _: Buffer) -> None:
+        """A process offers a piece."""
+        with self._lock:
+            self._offered.append(_Offered(piece, process, time.monotonic() + CLAIM_S))
+        self._claim()
+
+    def on_gone(self, piece: str, _: str, __: Buffer) -> None:
+        """A piece that was claimed is no longer offered."""
+        with self._lock:
+            if self._claimed is not None and self._claimed.piece == piece:
+                self._claimed = None
+        self._claim()
+
+    def on_task(self, piece: str, process: str, task: Buffer) -> None:
+        """The task of a piece that was claimed. One that comes too late is computed by its sender."""
+        with self._lock:
+            if self._claimed is None or self._claimed.piece != piece:
+                return
+            self._claimed, self._computing = None, True
+        self._jobs.put(_Job(piece, process, task))
+
+    def on_missed(self) -> None:
+        """Messages may have been lost: the task that is waited for may be one of them."""
+        with self._lock:
+            self._claimed = None
+
+    # -- any thread
+
+    def _claim(self) -> None:
+        """Claim the oldest offer, if this process has nothing to do."""
+        now = time.monotonic()
+        with self._lock:
+            if self._busy or self._computing or (self._claimed is not None and now < self._claimed.until):
+                return
+            while self._offered and self._offered[0].until < now:
+                self._offered.popleft()
+            if not self._offered:
+                return
+            offer = self._offered.popleft()
+            self._claimed = _Claim(offer.piece, now + CLAIM_S)
+        self._messages.send(_channel(offer.process), "claim", offer.piece)
+
+    # -- the thread that computes
+
+    def _run(self) -> None:
+        load_engines()
+        while (job := self._jobs.get()) is not None:
+            result = self._result(job)
+            with self._lock:
+                self._computing = False
+                self._counters.computed_for_others += bool(result)
+            self._messages.send(_channel(job.process), "answer", job.piece, result)
+            self._claim()
+
+    def _result(self, job: _Job) -> bytes:
+        """The bytes of a result; none where the piece cannot be computed here."""
+        try:
+            return _computed(job.task)
+        except Exception as error:  # noqa: BLE001 - its own process computes it, and meets the error if it is the piece's
+            self._log.warning("piece_refused", reason=f"{type(error).__name__}: {error}")
+            return b""
+
+
 class _Offer:
     """A piece that was offered, until its learner has a result."""
 
@@ -84,16 +255,8 @@ class _Offer:
         self.result: Buffer | None = None
 
 
-class _Job(NamedTuple):
-    """A task of another process."""
-
-    piece: str
-    process: str
-    task: Buffer
-
-
 class PieceSharing:
-    """What one process offers to others and does for them, between `start` and `close`."""
+    """The pieces that one process offers to others, and its help for them, between `start` and `close`."""
 
     def __init__(self, messages: ProcessMessages, settings: Settings, log: Any) -> None:
         self.counters = PieceCounters()
@@ -101,18 +264,11 @@ class PieceSharing:
         """Pieces that this process computes at the same time."""
         self.others = 1
         """Processes that got the last offer, at least one."""
-        self._messages = messages
         self._log = log
-        self._me = uuid.uuid4().hex
-        self._everyone = ""
+        self._messages = _Messages(messages, log)
+        self._helper = _Helper(self._messages, self.counters, log)
         self._lock = threading.Lock()
         self._offers: dict[str, _Offer] = {}
-        self._busy = 0  # calls of this process's own streams
-        self._seen: deque[tuple[str, str, float]] = deque(maxlen=64)  # offers of others, and until when they live
-        self._claimed: tuple[str, float] | None = None  # and until when its task is waited for
-        self._helping = False
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="shoal-pieces", daemon=True)
 
     def start(self) -> None:
         """Begin to offer, and to help others. Does not wait for the store."""
@@ -120,38 +276,36 @@ class PieceSharing:
         from shoal.runtime.threads import n_cores
 
         self.threads = self.threads or n_cores()
-        self._everyone = f"pieces:{pieces_version()}"  # processes of another version hear nothing of it
-        self._thread.start()
-        self._messages.listen((self._everyone, _channel(self._me)), self._on_message)
+        self._helper.start()
+        handlers = {
+            "offer": self._helper.on_offer,
+            "claim": self._on_claim,
+            "gone": self._helper.on_gone,
+            "task": self._helper.on_task,
+            "answer": self._on_answer,
+        }
+        self._messages.listen(pieces_version(), handlers, self._helper.on_missed)
 
     def close(self, timeout_s: float) -> bool:
         """Help nobody any more. True when nothing is computed for others any more."""
-        with self._lock:
-            self._busy += 1
-        self._jobs.put(None)
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._helper.close(timeout_s)
 
     def runner(self) -> "StreamPieces":
         """A `PieceRunner` for the learner of one stream."""
         return StreamPieces(self)
 
-    # -- for the learners of this process
+    # -- the learners of this process
 
     def begin(self) -> None:
         """A learner begins to compute pieces of its own: this process helps nobody meanwhile."""
-        with self._lock:
-            self._busy += 1
+        self._helper.pause()
 
     def end(self) -> None:
-        """It has them all."""
-        with self._lock:
-            self._busy -= 1
-        self._claim()
+        """It has all of them."""
+        self._helper.resume()
 
     def offer(self, tasks: Sequence["PieceTask"], first: int) -> list[_Offer]:
-        """Offer tasks, the first of which has place `first`. The last ones are left out where nobody hears of them."""
+        """Offer tasks, the first of which has place `first`. Ends early where no other process listens."""
         offers: list[_Offer] = []
         try:
             for place, task in enumerate(tasks, start=first):
@@ -159,9 +313,9 @@ class PieceSharing:
                 with self._lock:
                     self._offers[each.id] = each
                 offers.append(each)
-                heard = self._send(self._everyone, "offer", each.id)
-                self.others = max(1, heard - 1)
-                if heard < 2:  # it alone, or the store does not answer
+                n_listening = self._messages.send(self._messages.everyone, "offer", each.id)
+                self.others = max(1, n_listening - 1)
+                if n_listening < 2:  # this process alone, or the store does not answer
                     break
         except BaseException:
             self.forget(offers)
@@ -198,41 +352,14 @@ class PieceSharing:
         return found
 
     def forget(self, offers: Sequence[_Offer]) -> None:
-        """Let go of pieces, however they ended."""
+        """Withdraw offers, however they ended."""
         for each in offers:
             with each.sending:
                 each.state = "withdrawn"
             with self._lock:
                 del self._offers[each.id]
 
-    # -- messages. Their thread calls these, one after another
-
-    def _send(self, channel: str, kind: str, piece: str, *parts: Buffer) -> int:
-        """The number of processes that got a message. 0 when the store does not answer."""
-        try:
-            return self._messages.send(channel, f"{kind} {piece} {self._me}\n".encode(), *parts)
-        except StoreError as error:
-            self._log.warning("piece_message_not_sent", kind=kind, reason=str(error))
-            return 0
-
-    def _on_message(self, message: bytes | None) -> None:
-        if message is None:  # some were missed
-            with self._lock:
-                self._claimed = None
-            return
-        try:
-            end = message.index(b"\n")
-            kind, piece, process = message[:end].decode().split(" ")
-            if process != self._me:
-                {
-                    "offer": self._on_offer,
-                    "claim": self._on_claim,
-                    "gone": self._on_gone,
-                    "task": self._on_task,
-                    "answer": self._on_answer,
-                }[kind](piece, process, memoryview(message)[end + 1 :])
-        except Exception:  # noqa: BLE001 - without this thread the process neither helps nor is helped: it goes on
-            self._log.error("piece_message_failed", exc_info=True)
+    # -- the thread of messages
 
     def _on_claim(self, piece: str, process: str, _: Buffer) -> None:
         """A process wants to compute a piece of this one."""
@@ -244,69 +371,18 @@ class PieceSharing:
             with offer.sending:
                 if offer.state == "offered":
                     offer.state = "claimed"
-                    if not self._send(_channel(process), "task", piece, *task_to_buffers(offer.task)):
+                    if not self._messages.send(_channel(process), "task", piece, *task_to_buffers(offer.task)):
                         offer.ended.set()
                     return
-        self._send(_channel(process), "gone", piece)
+        self._messages.send(_channel(process), "gone", piece)
 
     def _on_answer(self, piece: str, _: str, result: Buffer) -> None:
+        """The result of a piece of this process, empty where it could not be computed."""
         with self._lock:
             offer = self._offers.get(piece)
         if offer is not None:
             offer.result = result if len(result) else None
             offer.ended.set()
-
-    def _on_offer(self, piece: str, process: str, _: Buffer) -> None:
-        with self._lock:
-            self._seen.append((piece, process, time.monotonic() + CLAIM_S))
-        self._claim()
-
-    def _claim(self) -> None:
-        """Claim the oldest offer, if this process has nothing to do."""
-        now = time.monotonic()
-        with self._lock:
-            if self._busy or self._helping or (self._claimed is not None and now < self._claimed[1]):
-                return
-            while self._seen and self._seen[0][2] < now:
-                self._seen.popleft()
-            if not self._seen:
-                return
-            piece, process, _ = self._seen.popleft()
-            self._claimed = piece, now + CLAIM_S
-        self._send(_channel(process), "claim", piece)
-
-    def _on_gone(self, piece: str, _: str, __: Buffer) -> None:
-        with self._lock:
-            if self._claimed is not None and self._claimed[0] == piece:
-                self._claimed = None
-        self._claim()
-
-    def _on_task(self, piece: str, process: str, task: Buffer) -> None:
-        with self._lock:
-            if self._claimed is None or self._claimed[0] != piece:
-                return  # too late: whoever sent it computes it itself
-            self._claimed, self._helping = None, True
-        self._jobs.put(_Job(piece, process, task))
-
-    # -- the thread that computes for others
-
-    def _run(self) -> None:
-        load_engines()
-        while (job := self._jobs.get()) is not None:
-            result = self._computed(job)
-            with self._lock:
-                self._helping = False
-                self.counters.computed_for_others += bool(result)
-            self._send(_channel(job.process), "answer", job.piece, result)
-            self._claim()
-
-    def _computed(self, job: _Job) -> bytes:
-        """The bytes of a result; none where the piece cannot be computed here."""
-        try:
-            return _computed(job.task)
-        except Exception as error:  # noqa: BLE001 - its own process computes it, and meets the error if it is the piece's
-            self._log.warning("piece_refused", reason=f"{type(error).__name__}: {error}")
-            return b""
 
 
 class StreamPieces:
