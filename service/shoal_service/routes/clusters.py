@@ -14,7 +14,7 @@ from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.components import head_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
-from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.routes.service import MinOffset, Timeout, labelled_view, service_of
 from shoal_service.streams import (
     NO_LABEL,
     STABILITY_POINTS,
@@ -64,7 +64,7 @@ def choice_of(level: Level, n: int | None, resolution: float | None) -> ClusterC
     summary="The components in groups, largest first",
     responses=docs.answers(
         docs.answer(200, ClustersOut, "The clusters", ("ETag",))
-        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        | docs.NOT_MODIFIED,
         SettingError, NotRefinableError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
@@ -84,19 +84,15 @@ async def clusters(
     the newest points of the window, at most 10,000, twice, and compares the clusters. A stream without a window has
     none (409).
     """
-    service = service_of(request)
-    wait_s = service.wait_s(timeout)
-    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
-    labels = await service.streams.labels(stream_of(request))
-    etag = view.etag_with(labels.version)
-    if holds_already(request, etag):
-        return not_modified(etag)
+    service, found = service_of(request), await labelled_view(request, min_offset, timeout)
+    if holds_already(request, found.etag):
+        return not_modified(found.etag)
     choice, rows = ClusterChoice(n, resolution), None
     if stability:
-        check_window(view)
-        rows = await service.recent_points.newest(view, STABILITY_POINTS, 0, wait_s)
-    body = await service.compute(ALWAYS_IN_THREAD, _all, view, choice, labels, rows)
-    return tagged(body, etag)
+        check_window(found.view)
+        rows = await service.recent_points.newest(found.view, STABILITY_POINTS, 0, service.wait_s(timeout))
+    body = await service.compute(ALWAYS_IN_THREAD, _all, found.view, choice, found.labels, rows)
+    return tagged(body, found.etag)
 
 
 @endpoints.get(
@@ -105,7 +101,7 @@ async def clusters(
     summary="One cluster",
     responses=docs.answers(
         docs.answer(200, ClusterOut, "The cluster", ("ETag",))
-        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        | docs.NOT_MODIFIED,
         SettingError, UnknownComponentError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
@@ -118,14 +114,12 @@ async def one_cluster(
     timeout: Timeout = None,
 ) -> Response:
     """A cluster of the same choice as in `GET /clusters`, with the mean and variance of its points."""
-    service = service_of(request)
-    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    labels = await service.streams.labels(stream_of(request))
-    etag = view.etag_with(labels.version)
-    if holds_already(request, etag):
-        return not_modified(etag)
-    body = await service.compute(ALWAYS_IN_THREAD, _one, view, cluster, ClusterChoice(n, resolution), labels)
-    return tagged(body, etag)
+    service, found = service_of(request), await labelled_view(request, min_offset, timeout)
+    if holds_already(request, found.etag):
+        return not_modified(found.etag)
+    choice = ClusterChoice(n, resolution)
+    body = await service.compute(ALWAYS_IN_THREAD, _one, found.view, cluster, choice, found.labels)
+    return tagged(body, found.etag)
 
 
 def _all(view: PublishedView, choice: ClusterChoice, labels: Labels, points: RecentPoints | None) -> bytes:

@@ -12,7 +12,7 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
-from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.routes.service import MinOffset, Timeout, labelled_view, service_of
 from shoal_service.streams import NO_LABEL, Labels, PublishedView, component_of, of_each, page_of
 from shoal_service.wire import Head, decode_cursor, encode, encode_components
 from shoal_service.wire.models import ComponentOut, ComponentsOut
@@ -28,7 +28,7 @@ MAX_LIMIT = 10_000
     summary="The components of the stream, largest first",
     responses=docs.answers(
         docs.answer(200, ComponentsOut, "A page of components", ("ETag",))
-        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        | docs.NOT_MODIFIED,
         *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
@@ -48,15 +48,12 @@ async def components(
     """
     service = service_of(request)
     after = None if cursor is None else decode_cursor(cursor)
-    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    labels = await service.streams.labels(stream_of(request))
-    etag = view.etag_with(labels.version)
-    if holds_already(request, etag):
-        return not_modified(etag)
-    body = await service.compute(
-        _page_cost(view, limit, fields), _page, view, limit, after, labels, covariance=fields is not None
-    )
-    return tagged(body, etag)
+    found = await labelled_view(request, min_offset, timeout)
+    if holds_already(request, found.etag):
+        return not_modified(found.etag)
+    cost = _page_cost(found.view, limit, fields)
+    body = await service.compute(cost, _page, found.view, limit, after, found.labels, covariance=fields is not None)
+    return tagged(body, found.etag)
 
 
 @endpoints.get(
@@ -65,7 +62,7 @@ async def components(
     summary="One component, live or retired",
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component", ("ETag",))
-        | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        | docs.NOT_MODIFIED,
         UnknownComponentError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
@@ -80,14 +77,11 @@ async def one_component(
 
     A retired component keeps its last state. If there are very many, the longest retired ones lose their moments.
     """
-    service = service_of(request)
-    view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
-    labels = await service.streams.labels(stream_of(request))
-    etag = view.etag_with(labels.version)
-    if holds_already(request, etag):
-        return not_modified(etag)
-    body = await service.compute(ALWAYS_IN_THREAD, component_bytes, view, component, labels)
-    return tagged(body, etag)
+    service, found = service_of(request), await labelled_view(request, min_offset, timeout)
+    if holds_already(request, found.etag):
+        return not_modified(found.etag)
+    body = await service.compute(ALWAYS_IN_THREAD, component_bytes, found.view, component, found.labels)
+    return tagged(body, found.etag)
 
 
 def head_of(view: PublishedView) -> Head:

@@ -213,3 +213,7 @@ _HEADER_WORDS = {
 
 def _headers(names: tuple[str, ...]) -> dict[str, Any]:
     return {name: {"description": _HEADER_WORDS[name], "schema": {"type": "string"}} for name in names}
+
+
+NOT_MODIFIED = bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",))
+"""The answer to a request whose If-None-Match names the present tag."""

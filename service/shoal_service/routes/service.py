@@ -1,7 +1,7 @@
 """Parts that all handlers share: the service, the name of the stream, and common parameters."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Query
 from starlette.requests import Request
@@ -18,6 +18,8 @@ from shoal_service.store import Store
 from shoal_service.streams import (
     DEFAULT_STREAM,
     DeadLetterService,
+    Labels,
+    PublishedView,
     RecentPointsService,
     RefinementService,
     Runtime,
@@ -100,6 +102,25 @@ def service_of(request: Request) -> Service:
 def stream_of(request: Request) -> str:
     """The stream that a path names; `default` if it names none."""
     return str(request.path_params.get("stream", DEFAULT_STREAM))
+
+
+class LabelledView(NamedTuple):
+    """A view of a stream, and the labels that answers about it show."""
+
+    view: PublishedView
+    labels: Labels
+
+    @property
+    def etag(self) -> str:
+        """Entity tag of an answer that depends on both."""
+        return self.view.etag_with(self.labels.version)
+
+
+async def labelled_view(request: Request, min_offset: int | None, timeout: float | None) -> LabelledView:
+    """The view of the stream of a request, as `StreamRegistry.view`, with the labels of its components."""
+    service, name = service_of(request), stream_of(request)
+    view = await service.streams.view(name, min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    return LabelledView(view, await service.streams.labels(name))
 
 
 MinOffset = Annotated[

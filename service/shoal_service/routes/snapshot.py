@@ -34,7 +34,7 @@ endpoints = Endpoints("snapshot")
     summary="The state of the stream as a file",
     response_class=Response,
     responses=docs.answers(
-        docs.snapshot_file(200) | docs.bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",)),
+        docs.snapshot_file(200) | docs.NOT_MODIFIED,
         *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
