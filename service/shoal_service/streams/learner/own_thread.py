@@ -3,9 +3,14 @@
 import threading
 from collections.abc import Callable
 
+from shoal_service.store import Store
+
 
 class OwnThread:
-    """Turns of one learner, one after another. A turn waits itself."""
+    """Turns of one learner, one after another. A turn waits itself. The methods are those of `PooledTask`."""
+
+    can_rest = False
+    """Whether the learner lets its state go when nobody uses the stream."""
 
     def __init__(self, turn: Callable[[], float | None], name: str) -> None:
         """`turn` gives None at the end."""
@@ -45,6 +50,16 @@ class OwnThread:
         """Wait, unless something is announced. Returns zero: the next turn may begin."""
         self.wake.wait(wait_s)
         return 0.0
+
+    def watch(self, store: Store, stream: tuple[str, str]) -> None:
+        """Nothing: a turn waits for entries in the store."""
+
+    def unwatch(self, store: Store, stream: tuple[str, str]) -> None:
+        """Nothing, as `watch`."""
+
+    def wait_for_entries(self, store: Store, stream: tuple[str, str], after_seq: int, wait_s: float) -> bool:
+        """Wait until an entry has come, something is announced, or the time is over. Whether an entry has come."""
+        return store.wait_for_entries(*stream, after_seq, wait_s, self.wake)
 
     def _run(self) -> None:
         while self._turn() is not None:

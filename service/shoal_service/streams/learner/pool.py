@@ -3,12 +3,16 @@
 A learner has one turn at a time. So its state has one writer, as with a thread of its own.
 """
 
+import contextlib
 import heapq
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+
+from shoal_service.errors import StoreError
+from shoal_service.store import Store
 
 MOST_THREADS = 16
 """Threads of a pool. Turns wait for the store now and then, so there are more than processors."""
@@ -18,6 +22,9 @@ LINGER_S = 5.0
 
 class PooledTask:
     """Turns of one learner. It is also the event that a store sets when an entry has come."""
+
+    can_rest = True
+    """Whether the learner lets its state go when nobody uses the stream."""
 
     def __init__(self, pool: "LearnerPool", turn: Callable[[], float | None]) -> None:
         """`turn` gives the seconds until the next turn unless `set` is called before, and None at the end."""
@@ -51,6 +58,23 @@ class PooledTask:
     def is_set(self) -> bool:
         """Whether something was announced since `clear`."""
         return self._set
+
+    def pause(self, wait_s: float) -> float:
+        """Seconds until the next turn, unless something is announced."""
+        return wait_s
+
+    def watch(self, store: Store, stream: tuple[str, str]) -> None:
+        """Have the store announce entries of a stream (name, incarnation). Raises as `Store.watch`."""
+        store.watch(*stream, self)
+
+    def unwatch(self, store: Store, stream: tuple[str, str]) -> None:
+        """Undo `watch`, if the store answers."""
+        with contextlib.suppress(StoreError):
+            store.unwatch(*stream, self)
+
+    def wait_for_entries(self, store: Store, stream: tuple[str, str], after_seq: int, wait_s: float) -> bool:
+        """Whether an entry has come. Does not wait: the next turn comes then."""
+        return store.wait_for_entries(*stream, after_seq, 0.0, None)
 
 
 class LearnerPool:

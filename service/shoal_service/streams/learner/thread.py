@@ -13,7 +13,6 @@ entry's: the thread loads the checkpoint, tries again after a pause, and stops a
 keeps everything for the next start.
 """
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -26,7 +25,6 @@ from shoal_service.errors import (
     NotReadyError,
     ServiceError,
     StaleWriterError,
-    StoreError,
     StoreUnavailableError,
     StreamGoneError,
     UnknownStreamError,
@@ -255,7 +253,7 @@ class Learner:
         finally:
             if wait_s is None:
                 self._refuse_all(self._ended)
-                self._unwatch()
+                self._task.unwatch(self._store, self.stream)
         return wait_s
 
     def _work(self) -> float | None:
@@ -281,18 +279,12 @@ class Learner:
         name, incarnation = self._name, self._incarnation
         if self._epoch is None:
             self._epoch = self._retry.until_answered(lambda: self._store.acquire_writer(name, incarnation))
-        if isinstance(self._task, PooledTask):
-            self._store.watch(name, incarnation, self._task)
+        self._task.watch(self._store, self.stream)
         self._dead_letters.load(self._epoch)
         self._working = self._load()
         self._applied = self._reported = self._working.seq
         self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
         self._publisher.publish(self._working, len(self._dead_letters))
-
-    def _unwatch(self) -> None:
-        if isinstance(self._task, PooledTask):
-            with contextlib.suppress(StoreError):
-                self._store.unwatch(self._name, self._incarnation, self._task)
 
     def _load(self) -> WorkingState:
         assert self._epoch is not None
@@ -326,7 +318,7 @@ class Learner:
                 self._snapshot_requests.answer(self._working)
             stopping = self._stopping.is_set()
             if not stopping and not self._has_kernels():
-                return self._pause(KERNELS_S)
+                return self._task.pause(KERNELS_S)
             if self._records.full:  # a write has failed: none is added before one succeeds
                 self._records.flush(self._working)
             entries = deque(self._read(stopping))
@@ -506,7 +498,8 @@ class Learner:
         self._report_applied()
         self._publisher.offer(self._working, len(self._dead_letters))
         if self._publisher.pending(self._working):
-            return self._pause(self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S)
+            wait_s = self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S
+            return self._task.pause(wait_s)
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
         self._retry.reset()
@@ -514,17 +507,14 @@ class Learner:
         wait_s = min(WAIT_S, self._checkpoints.due_in_s(self._working))
         if self._reported != self._applied:
             wait_s = min(wait_s, retry_policy.RETRY_S)
-        shared = isinstance(self._task, PooledTask)
-        seq, wake = self._working.seq, None if isinstance(self._task, PooledTask) else self._task.wake
-        came = self._store.wait_for_entries(self._name, self._incarnation, seq, 0.0 if shared else wait_s, wake)
-        if came:
+        if self._task.wait_for_entries(self._store, self.stream, self._working.seq, wait_s):
             self._read_due = 0.0
             return 0.0
         if self._read_due == 0.0:
             self._read_due = time.monotonic() + WAIT_S
         if not self._task.is_set():  # a quiet moment
             self._records.join_runs()
-        return self._quiet(wait_s) if shared else 0.0
+        return self._quiet(wait_s) if self._task.can_rest else 0.0
 
     def _quiet(self, wait_s: float) -> float:
         """Seconds until the next turn of a learner that has nothing to do. It rests if nobody uses the stream."""
@@ -536,10 +526,6 @@ class Learner:
             return 0.0
         self._rest()
         return float("inf")
-
-    def _pause(self, wait_s: float) -> float:
-        """Wait in a thread of its own; in a pool, have the next turn then."""
-        return self._task.pause(wait_s) if isinstance(self._task, OwnThread) else wait_s
 
     def _refuse_all(self, reason: Callable[[], ServiceError]) -> None:
         """Fail every request that waits, and every later one, with the reason."""
