@@ -230,14 +230,14 @@ class _StreamCollector(Collector):
         counted = {of: learner.counters.scores.counted() for of, learner in learners.items()}
         for i, (name, words, edges) in enumerate(_SCORES):
             yield _histogram(name, words, edges, {of: buckets[i] for of, buckets in counted.items()})
-        scores = {s.name: view.score.mean for s in streams if (view := s.source.board.view) is not None}
+        scores = {s.name: view.score.mean for s in streams if (view := s.view_source.board.view) is not None}
         known = {of: mean for of, mean in scores.items() if mean is not None}
         yield _gauge(
             "shoal_predictive_score", "Mean log density of the last 1,000 points before they were learnt", known
         )
         yield _counter("shoal_points_ingested", "Points accepted", {s.name: s.points_ingested for s in streams})
         yield _gauge("shoal_components", "Live components", {s.name: _n_components(s) for s in streams})
-        halted = {s.name: int(s.source.failure is not None) for s in streams}
+        halted = {s.name: int(s.view_source.failure is not None) for s in streams}
         halted |= {of: int(learner.failure is not None) for of, learner in learners.items()}
         yield _gauge("shoal_learner_halted", "1 when the stream's learner has stopped on an error", halted)
         yield from self._log_gauges(streams)
@@ -249,7 +249,7 @@ class _StreamCollector(Collector):
                 tail = self._store.tail(stream.name, stream.record.incarnation)
             except (StoreError, UnknownStreamError):
                 continue  # deleted in the meantime, or the store is down, which /readyz says
-            view = stream.source.board.view
+            view = stream.view_source.board.view
             offsets[stream.name] = tail.log_offset
             waiting[stream.name] = tail.unapplied_bytes
             if view is not None:
@@ -316,7 +316,7 @@ def _disk(folder: Path) -> _Disk:
 
 
 def _n_components(stream: Stream) -> int:
-    view = stream.source.board.view
+    view = stream.view_source.board.view
     return 0 if view is None or view.snapshot is None else view.snapshot.n_components
 
 

@@ -71,7 +71,7 @@ async def events(
     service, name = service_of(request), stream_of(request)
     service.streams.check()
     stream = await service.streams.get(name)
-    feed = stream.source.feed
+    feed = stream.view_source.feed
     view = await stream.view(None, LOAD_S)  # loaded: the feed knows where it begins
     asked = last_event_id if last_event_id is not None else after
     place, gap = _begin(stream, feed, max(feed.end, Place(view.seq + 1, 0)), asked)
@@ -134,7 +134,7 @@ async def _written(service: Service, stream: Stream, feed: Feed, place: Place, g
 
 async def _labels_of(stream: Stream) -> dict[int, Label]:
     """The labels of the components of a stream, as its readers see it."""
-    view = stream.source.board.view
+    view = stream.view_source.board.view
     try:
         labels = await stream.labels()
     except ServiceError:  # the stream was deleted: the next look at the feed ends the answer

@@ -45,7 +45,7 @@ class KnownStreams:
         """
         records = self._store.list_streams()
         for record in records:
-            source = self.adopt(record).source
+            source = self.adopt(record).view_source
             if len(records) <= LOADED_AT_START or source.waiting_bytes or is_needed(record):
                 source.start()
 
@@ -57,7 +57,7 @@ class KnownStreams:
         """End the sources; True when all ended within the time. Entries that are not applied stay in the log."""
         self.stop_accepting()
         began = time.monotonic()
-        sources = [stream.source for stream in self._streams.values()]
+        sources = [stream.view_source for stream in self._streams.values()]
         for source in sources:
             source.finish(began + DRAIN_SHARE * timeout_s)
         ended = [source.join(began + timeout_s - time.monotonic()) for source in sources]
@@ -66,7 +66,7 @@ class KnownStreams:
     @property
     def drained(self) -> bool:
         """Whether the sources have ended with nothing left to apply in their logs."""
-        return all(stream.source.drained for stream in self._streams.values())
+        return all(stream.view_source.drained for stream in self._streams.values())
 
     @property
     def stopping(self) -> bool:
@@ -86,12 +86,12 @@ class KnownStreams:
     @property
     def loaded(self) -> list[Stream]:
         """The streams known to this process, by name."""
-        return [stream for _, stream in sorted(self._streams.items()) if not stream.source.gone]
+        return [stream for _, stream in sorted(self._streams.items()) if not stream.view_source.gone]
 
     def known(self, name: str) -> Stream | None:
         """The stream of a name, if this process knows it."""
         stream = self._streams.get(name)
-        if stream is None or not stream.source.gone:
+        if stream is None or not stream.view_source.gone:
             return stream
         self.forget(stream)
         return None
@@ -118,7 +118,7 @@ class KnownStreams:
         )
         stream = self.adopt(record)
         if created:
-            stream.source.start()
+            stream.view_source.start()
             self._log.info(
                 "stream_created", stream=name, incarnation=record.incarnation, n_features=settings.n_features
             )
@@ -150,12 +150,12 @@ class KnownStreams:
         if known is not None and known.record.incarnation == record.incarnation:
             return known
         if known is not None:
-            known.source.abandon()
+            known.view_source.abandon()
         stream = self._streams[record.name] = Stream(self._store, record, self._settings, self._source_of(record))
         return stream
 
     def forget(self, stream: Stream) -> None:
         """Drop a stream that was deleted."""
-        stream.source.abandon()
+        stream.view_source.abandon()
         if self._streams.get(stream.name) is stream:
             del self._streams[stream.name]

@@ -105,12 +105,12 @@ class StreamRegistry:
     @property
     def learners(self) -> dict[str, Learner]:
         """The learners of the streams that are learnt here, by stream."""
-        return {s.name: s.source.learner for s in self.loaded if isinstance(s.source, LocalSource)}
+        return {s.name: s.view_source.learner for s in self.loaded if isinstance(s.view_source, LocalSource)}
 
     @property
     def every_learner(self) -> dict[str, Learner]:
         """As `learners`, for any thread."""
-        return {s.name: s.source.learner for s in self._known.every if isinstance(s.source, LocalSource)}
+        return {s.name: s.view_source.learner for s in self._known.every if isinstance(s.view_source, LocalSource)}
 
     @property
     def learners_with_events(self) -> dict[str, Learner]:
@@ -136,7 +136,7 @@ class StreamRegistry:
 
         Raises StreamGoneError, NotReadyError.
         """
-        source = self._known.incarnation_of(name, incarnation).source
+        source = self._known.incarnation_of(name, incarnation).view_source
         if not isinstance(source, LocalSource):
             raise NotReadyError(f"stream {name!r} is not learnt by this process")
         return source.learner.wait_for_state()
@@ -380,14 +380,14 @@ async def _changed(stream: Stream, values: Mapping[str, Any], check: Check) -> S
 async def _described(stream: Stream) -> StreamInfo:
     info = await _listed(stream)
     if info.summary is None:
-        stream.source.start()
+        stream.view_source.start()
     return info
 
 
 async def _listed(stream: Stream) -> StreamInfo:
     """A stream at this moment. One that is learnt here and is not in memory is not loaded for that."""
     await stream.refresh()
-    source, view = stream.source, stream.source.board.view
+    source, view = stream.view_source, stream.view_source.board.view
     summary = None if view is None else summary_of(view)
     if summary is None and isinstance(source, LocalSource):
         summary = source.last

@@ -89,10 +89,10 @@ class PointForm(NamedTuple):
 class Stream:
     """One incarnation of a stream: its record, its settings and the source of its views."""
 
-    def __init__(self, store: Store, record: StreamRecord, service_settings: Settings, source: ViewSource) -> None:
+    def __init__(self, store: Store, record: StreamRecord, service_settings: Settings, view_source: ViewSource) -> None:
         self.record = record
         self.settings: StreamSettings = read_settings(record.settings)
-        self.source = source
+        self.view_source = view_source
         self.points_ingested = 0
         """Points accepted since the process started."""
         self._store = store
@@ -120,7 +120,7 @@ class Stream:
         """The settings, with the family that the learner has chosen where it is automatic, as far as is known here."""
         if self.settings.family_requested is None:
             return self.settings
-        view = self.source.board.view
+        view = self.view_source.board.view
         if view is not None and view.snapshot is not None:
             self._chosen = view.snapshot.settings
         return self.settings if self._chosen is None else self.settings.chosen_as(self._chosen)
@@ -143,7 +143,7 @@ class Stream:
         the log would grow up to its budget.
         """
         until = time.monotonic() + PACE_S
-        while self.source.waiting_bytes > self._service_settings.log_pace_bytes and time.monotonic() < until:
+        while self.view_source.waiting_bytes > self._service_settings.log_pace_bytes and time.monotonic() < until:
             await asyncio.sleep(PACE_POLL_S)
 
     async def ingest(
@@ -152,7 +152,7 @@ class Stream:
         """Append a batch. Returns once it is durable. Raises as `check_points`, `check_times`, `in_order` and
         `Store.append`.
         """
-        points, view = stamped(points, self.settings, time.time()), self.source.board.view
+        points, view = stamped(points, self.settings, time.time()), self.view_source.board.view
         check_times(points, self.settings, None if view is None else view.newest_time, self.name)
         if points.names is not None:
             points = await self._by_names(points)
@@ -229,7 +229,7 @@ class Stream:
         return await asyncio.to_thread(changed_since, self._records, view, self.settings, since, limit, after)
 
     def _since(self, place: Place) -> Since:
-        events = self.source.feed.all()
+        events = self.view_source.feed.all()
         at = next((event for event in events if event.place == place), None)
         if at is None:
             raise ParameterError(
@@ -272,11 +272,11 @@ class Stream:
         DeadLetteredError when the learner cannot apply the entry, StreamGoneError when the stream was deleted.
         """
         try:
-            await self.source.board.wait(seq=receipt.seq, timeout_s=timeout_s)
+            await self.view_source.board.wait(seq=receipt.seq, timeout_s=timeout_s)
             seen = True
         except (TimeoutError, NotReadyError):
             seen = False
-        refusal = self.source.refusal(receipt.seq)
+        refusal = self.view_source.refusal(receipt.seq)
         if refusal is not None:
             raise DeadLetteredError(
                 f"the learner could not apply the entry that ends at offset {receipt.log_offset} ({refusal}); "
@@ -286,9 +286,9 @@ class Stream:
 
     async def shown(self, seq: int, timeout_s: float) -> None:
         """Wait until readers of this process see the effect of entry `seq`. Returns after the timeout in any case."""
-        self.source.start()
+        self.view_source.start()
         with contextlib.suppress(TimeoutError, NotReadyError, StreamGoneError):
-            await self.source.board.wait(seq=seq, timeout_s=timeout_s)
+            await self.view_source.board.wait(seq=seq, timeout_s=timeout_s)
 
     async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
         """The learnt rows of an entry, once readers see the entry.
@@ -296,7 +296,7 @@ class Stream:
         None after the timeout, or when they are no longer kept (a late retry). Raises as `seen`.
         """
         until = time.monotonic() + timeout_s
-        with self.source.expecting(receipt.seq) as learnt:
+        with self.view_source.expecting(receipt.seq) as learnt:
             if not await self.seen(receipt, timeout_s):
                 return None
             found: LearntRows | None = await learnt(until - time.monotonic())
@@ -308,18 +308,18 @@ class Stream:
         Raises OffsetBeyondLogError, OffsetNotAppliedError after the timeout, NotReadyError while the stream is being
         loaded, StreamGoneError.
         """
-        self.source.start()
-        if self.source.gone:
+        self.view_source.start()
+        if self.view_source.gone:
             raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
-        view = self.source.board.view
+        view = self.view_source.board.view
         if view is not None and (min_offset is None or view.log_offset >= min_offset):
             return view
         if min_offset is not None:
             await self._check_within_log(min_offset)
         try:
-            return await self.source.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
+            return await self.view_source.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
         except TimeoutError:
-            if self.source.board.view is None:
+            if self.view_source.board.view is None:
                 raise NotReadyError(f"stream {self.name!r} is being loaded; ask again in a moment") from None
             raise OffsetNotAppliedError(
                 f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
@@ -384,7 +384,7 @@ class Stream:
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
         """The state as the bytes of a snapshot file, with its place in the log."""
-        return await self.source.snapshot(timeout_s)
+        return await self.view_source.snapshot(timeout_s)
 
     async def _append_settings(
         self,
@@ -431,7 +431,7 @@ class Stream:
                 source=source,
             )
             appended: Appended = await _durable(future)
-        self.source.appended(appended.log_offset, n_points, len(payload))
+        self.view_source.appended(appended.log_offset, n_points, len(payload))
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
         )

@@ -58,7 +58,7 @@ class WebhookService:
         key_of_secret(secret)
         stream = await self._streams.get(stream_name)
         view = await stream.view(None, LOAD_S)
-        begins = max(stream.source.feed.end, Place(view.seq + 1, 0))
+        begins = max(stream.view_source.feed.end, Place(view.seq + 1, 0))
         asked = Webhook(
             str(uuid.uuid4()), name, url, tuple(dict.fromkeys(events)), secret, time.time(), (begins.seq, begins.nth)
         )

@@ -70,7 +70,7 @@ async def everything(running: Any, **params: Any) -> dict[str, dict[str, Any]]:
 
 def newest_event(running: Any) -> str:
     stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
-    place = stream.source.feed.all()[-1].place
+    place = stream.view_source.feed.all()[-1].place
     return f"{stream.record.incarnation}.{place.seq}.{place.nth}"
 
 

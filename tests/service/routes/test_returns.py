@@ -34,7 +34,7 @@ async def component_of(running: Any, key: str) -> tuple[int | None, str]:
 
 def feed_of(running: Any) -> list[Any]:
     stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
-    return list(stream.source.feed.all())
+    return list(stream.view_source.feed.all())
 
 
 async def test_a_returned_cluster_tells_of_itself_and_its_records_follow(start: Any) -> None:

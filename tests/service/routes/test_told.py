@@ -69,7 +69,7 @@ async def test_a_drift_is_an_event_with_both_scores(running: Any) -> None:
     tail = running.tails()["s"][1]
     await running.json("/streams/s/components", min_offset=tail, timeout=60)
     stream = await running.service.streams.get("s")
-    (event,) = (one for one in stream.source.feed.all() if one.kind == "drift")
+    (event,) = (one for one in stream.view_source.feed.all() if one.kind == "drift")
     block = events._event(stream, event, {}).decode()
     assert "\nevent: drift\n" in block
     drift = json.loads(block.partition("data: ")[2])

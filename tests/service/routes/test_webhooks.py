@@ -72,7 +72,7 @@ def feed_ids(stream: Any) -> list[str]:
     """The ids of the events `restored`."""
     return [
         f"{stream.record.incarnation}.{event.place.seq}.{event.place.nth}"
-        for event in stream.source.feed.all()
+        for event in stream.view_source.feed.all()
         if event.kind == "restored"
     ]
 

@@ -53,8 +53,8 @@ class RunningStreams:
     def drop(self) -> None:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
         for stream in self.registry.loaded:
-            stream.source.abandon()
-            assert stream.source.join(120)
+            stream.view_source.abandon()
+            assert stream.view_source.join(120)
         if self.kind == "sqlite":
             self.store.close()
             self.store = self._open()
@@ -103,8 +103,8 @@ def final() -> Callable[..., Any]:
     async def ask(registry: StreamRegistry, name: str = "default") -> bytes:
         stream = await registry.get(name)
         tail = await stream.tail()
-        stream.source.start()
-        await asyncio.wait_for(stream.source.board.wait(seq=tail.seq, timeout_s=120), 120)
+        stream.view_source.start()
+        await asyncio.wait_for(stream.view_source.board.wait(seq=tail.seq, timeout_s=120), 120)
         return (await stream.snapshot(120)).blob
 
     return ask

@@ -129,7 +129,7 @@ async def everything(running: Any, n_keys: int) -> dict[str, Any]:
     stream = await running.registry.get("default")
     tail = await stream.tail()
     view = await stream.view(tail.log_offset, 60)
-    learner = stream.source.learner
+    learner = stream.view_source.learner
     density, novelty = learner.counters.scores.counted()
     found = await stream.records([f"key/{k}" for k in range(n_keys)], tail.log_offset, 60)
     return {
@@ -214,7 +214,7 @@ async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
     state = await final(registry)
     letters = running.store.dead_letters("default", incarnation)
     assert [letter.seq for letter in letters] == bad
-    assert registry.loaded[0].source.learner.counters.points_applied == 6_000 - 24 * len(bad)
+    assert registry.loaded[0].view_source.learner.counters.points_applied == 6_000 - 24 * len(bad)
     learnt = [entry for entry in entries if entry.seq not in bad]
     canonical = registry.loaded[0].settings.to_dict()
     assert from_bytes(state)[0].points_seen == sum(len(from_log(entry.payload)) for entry in learnt)
@@ -243,7 +243,7 @@ async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is
     small = await stream.ingest(Points(x[1_031:1_061]), None)
     large = await stream.ingest(Points(x[1_061:3_000]), None)
     waiting = asyncio.create_task(stream.applied(small, 60))
-    await eventually_async(lambda: stream.source.board.wanted(small.seq, small.log_offset))
+    await eventually_async(lambda: stream.view_source.board.wanted(small.seq, small.log_offset))
     go_on.set()
     labels = await waiting
     answered.set()

@@ -31,7 +31,7 @@ async def told(registry: Any) -> list[tuple[Any, ...]]:
     await stream.view((await stream.tail()).log_offset, 30)
     return [
         (*event.place, event.kind, event.data)
-        for event in stream.source.feed.all()
+        for event in stream.view_source.feed.all()
         if event.kind.startswith("cluster-")
     ]
 

@@ -89,9 +89,9 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(runn
         "change": lambda: registry.create_or_change("s", {"concentration": 3.0}),
     }[verb]
     if verb == "view":
-        while not old.source.join(0.01):
+        while not old.view_source.join(0.01):
             await asyncio.sleep(0.01)
-        old.source.board._view = None  # a reader of the last view of all is served from memory
+        old.view_source.board._view = None  # a reader of the last view of all is served from memory
     await ask()
     if verb != "view":
         assert registry.loaded[0].record.incarnation == "another"

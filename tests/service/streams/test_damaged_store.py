@@ -24,8 +24,8 @@ def flip_within(path: Path, part: bytes) -> None:
 async def stopped(registry: Any) -> Any:
     """The stream, once its learner has stopped."""
     stream = await registry.get("default")
-    stream.source.start()
-    await eventually_async(lambda: stream.source.failure is not None, "the learner runs")
+    stream.view_source.start()
+    await eventually_async(lambda: stream.view_source.failure is not None, "the learner runs")
     return stream
 
 
@@ -39,8 +39,8 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     await final(running.registry)
     damaged = tmp_path / file
     for stream in running.registry.loaded:
-        stream.source.abandon()
-        assert stream.source.join(120)
+        stream.view_source.abandon()
+        assert stream.view_source.join(120)
     if file.endswith("wal"):
         copies = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}  # as a crash leaves them
         running.store.close()
@@ -53,9 +53,9 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     running.begin(checkpoint_interval_s=3600)
     stream = await stopped(running.registry)
     said = "entry 31 is missing" if file == "shoal.sqlite3" else "ends at entry 30, but entry 40 was acknowledged"
-    assert said in stream.source.failure
+    assert said in stream.view_source.failure
     with pytest.raises(NotReadyError, match=said):
         await stream.snapshot(5)
-    view = stream.source.board.view
+    view = stream.view_source.board.view
     assert view.seq == 30
     assert view.log_offset == sum(len(points.x) for points in batches[:30])

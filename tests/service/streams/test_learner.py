@@ -28,7 +28,7 @@ async def test_checkpoints_are_written_by_points(running: Any, final: Any) -> No
     for n in range(10):
         await registry.ingest("default", rows(50, n))
         await final(registry)
-    tally = registry.loaded[0].source.learner.counters
+    tally = registry.loaded[0].view_source.learner.counters
     assert tally.checkpoints == 1 + 5
     assert tally.checkpoint_bytes > 0
     newest, older = running.store.load_checkpoints("default", registry.loaded[0].record.incarnation)
@@ -39,7 +39,7 @@ async def test_checkpoints_are_written_by_time_even_when_nothing_more_comes(runn
     registry = running.begin(checkpoint_interval_s=0.05)
     await registry.ingest("default", rows(10))
     await final(registry)
-    tally = registry.loaded[0].source.learner.counters
+    tally = registry.loaded[0].view_source.learner.counters
     await eventually_async(lambda: tally.checkpoints >= 2)  # the store holds it before the learner counts it
     incarnation = registry.loaded[0].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].seq == 1
@@ -149,7 +149,7 @@ async def test_a_start_takes_up_what_waits_without_being_asked(running: Any) -> 
     await quiet.view(None, 20)
     running.drop()
     registry = running.begin()
-    by_name = {stream.name: stream.source for stream in registry.loaded}
+    by_name = {stream.name: stream.view_source for stream in registry.loaded}
     board = by_name["default"].board
     await eventually_async(lambda: board.view is not None and board.view.points_seen == 5)
     assert (await registry.view("quiet", timeout_s=120)).status == "empty"
@@ -162,7 +162,7 @@ async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_ask
     running.close()
     registry = running.begin()
     (stream,) = registry.loaded
-    await eventually_async(lambda: stream.source.board.view is not None)
+    await eventually_async(lambda: stream.view_source.board.view is not None)
     (info,) = await registry.list_all()
     assert (info.status, info.summary.points_seen) == ("warming_up", 5)
 
@@ -171,13 +171,13 @@ async def test_views_are_published_no_faster_than_the_interval_unless_somebody_w
     registry = running.begin(publish_interval_s=3600.0)
     first = await registry.ingest("default", rows(1))
     await registry.view("default", min_offset=1, timeout_s=120)
-    tally = registry.loaded[0].source.learner.counters
+    tally = registry.loaded[0].view_source.learner.counters
     published = tally.publications
     for n in range(30):
         last = await registry.ingest("default", rows(1, n))
     await eventually_async(lambda: tally.entries_applied == 31)
     assert tally.publications == published
-    assert registry.loaded[0].source.board.view.log_offset == first.log_offset
+    assert registry.loaded[0].view_source.board.view.log_offset == first.log_offset
     view = await registry.view("default", min_offset=last.log_offset, timeout_s=120)  # the interval is an hour
     assert view.log_offset == 31
 
@@ -187,7 +187,7 @@ async def test_a_view_is_published_after_the_interval_when_nobody_waits(running:
     for n in range(5):
         await registry.ingest("default", rows(1, n))
     await registry.view("default", timeout_s=120)
-    board = registry.loaded[0].source.board
+    board = registry.loaded[0].view_source.board
     await eventually_async(lambda: board.view.log_offset == 5, "the last points were never published")
 
 
@@ -235,7 +235,7 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
     await registry.create("default", {"n_features": 2, "refinement": None, "warmup_points": 5, "window": 10})
     await registry.ingest("default", rows(5))
     await final(registry)
-    store, first, held = running.store, registry.loaded[0].source.learner, threading.Event()
+    store, first, held = running.store, registry.loaded[0].view_source.learner, threading.Event()
     read = first._read
 
     def late(stopping: bool) -> Any:
@@ -249,7 +249,7 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
         await final(other)
     assert await asyncio.to_thread(other.close, 120)
     held.set()
-    source = registry.loaded[0].source
+    source = registry.loaded[0].view_source
     assert "StaleWriterError" in await eventually_async(lambda: source.failure)
     assert not [line for line in running.log() if line["level"] == "error"]
 
@@ -261,7 +261,7 @@ async def test_a_second_writer_makes_the_first_stop(running: Any, final: Any) ->
     other = StreamRegistry(running.store, registry._settings, registry._log)
     await other.view("default", timeout_s=120)
     await other.ingest("default", rows(5))
-    source = registry.loaded[0].source
+    source = registry.loaded[0].view_source
     assert "StaleWriterError" in await eventually_async(lambda: source.failure)
     assert (await registry.describe("default")).status == "failed"
     await final(other)

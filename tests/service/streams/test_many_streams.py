@@ -39,7 +39,7 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
             await final(registry)
             await eventually_async(lambda: learner(registry).resting)
             rests += 1
-            assert registry.loaded[1].source.board.view is None
+            assert registry.loaded[1].view_source.board.view is None
     assert rests == 5
     at_rest = await final(registry)
     await eventually_async(lambda: learner(registry).resting)
@@ -98,7 +98,7 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     await registry.ingest("default", Points(x, RecordFields(0.0, Texts.of(keys), None, None, None)))
     await final(registry)
     view, (before,) = await registry.view("default", timeout_s=120), await registry.list_all()
-    events = registry.loaded[0].source.feed.all()
+    events = registry.loaded[0].view_source.feed.all()
     assert view.snapshot is not None
     assert view.snapshot.n_components >= 2
     assert events
@@ -106,7 +106,7 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     (listed,) = await registry.list_all()
     assert listed == before
     assert learner(registry).resting
-    assert registry.loaded[0].source.feed.all() == events
+    assert registry.loaded[0].view_source.feed.all() == events
     (record,) = await registry.records("default", ["key-59"], min_offset=None, timeout_s=120)
     assert record is not None
     assert record.resolved.component in view.snapshot.ids.tolist()

@@ -28,7 +28,7 @@ async def told(registry: Any) -> list[tuple[Any, ...]]:
     tail = await stream.tail()
     await stream.view(tail.log_offset, 30)
     kinds = ("drift", "novelty-rate")
-    return [(*event.place, event.kind, event.data) for event in stream.source.feed.all() if event.kind in kinds]
+    return [(*event.place, event.kind, event.data) for event in stream.view_source.feed.all() if event.kind in kinds]
 
 
 async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -> None:

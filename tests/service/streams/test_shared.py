@@ -170,10 +170,10 @@ async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_i
         patched.setattr(type(learner.store), "read", breaks)
         await api.streams.ingest("default", batch(2.0))
         (stream,) = api.streams.loaded
-        await eventually_async(lambda: stream.source.failure is not None)
+        await eventually_async(lambda: stream.view_source.failure is not None)
         assert (await api.streams.describe("default")).status == "failed"
         assert (await api.streams.view("default", timeout_s=120)).log_offset == 30, "what there is can be read"
-    await eventually_async(lambda: stream.source.failure is None)
+    await eventually_async(lambda: stream.view_source.failure is None)
     assert (await api.streams.view("default", min_offset=60, timeout_s=120)).points_seen == 60
     assert "learner_halted" in learner.events()
 
@@ -229,7 +229,7 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
     receipt = await api.streams.ingest("default", batch(1.0))
     assert await api.streams.seen(receipt, 120)
     (stream,) = api.streams.loaded
-    replica, manager = stream.source, api.runtime.replicas
+    replica, manager = stream.view_source, api.runtime.replicas
     failed = threading.Event()
 
     def fail() -> None:

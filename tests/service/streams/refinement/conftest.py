@@ -68,8 +68,8 @@ class Works:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
         self.worker.close(120)
         for stream in self.registry.loaded:
-            stream.source.abandon()
-            assert stream.source.join(120)
+            stream.view_source.abandon()
+            assert stream.view_source.join(120)
         self._reopen()
 
     def close(self) -> None:
@@ -90,9 +90,9 @@ class Works:
         """The state once everything in the log is applied."""
         stream = await self.registry.get(name)
         tail = await stream.tail()
-        stream.source.start()
+        stream.view_source.start()
         try:
-            await stream.source.board.wait(seq=tail.seq, timeout_s=120)
+            await stream.view_source.board.wait(seq=tail.seq, timeout_s=120)
         except TimeoutError:
             raise TimeoutError(f"{self.log()[-5:]}") from None
         return (await stream.snapshot(120)).blob

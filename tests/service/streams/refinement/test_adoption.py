@@ -72,7 +72,7 @@ async def test_a_stream_is_refined_by_itself_and_the_state_is_the_librarys_repla
     settings = registry.loaded[0].settings.to_dict()
     state = await works.state()
     assert state == library_replay(settings, works.entries(), blobs(works))
-    view = registry.loaded[0].source.board.view
+    view = registry.loaded[0].view_source.board.view
     assert view.snapshot.n_components == 9
     works.drop()
     if works.kind == "sqlite":
@@ -95,7 +95,7 @@ async def test_an_adoption_brings_in_the_points_that_came_meanwhile(
     assert done.state == "adopted"
     assert done.base_offset == 1500
     state = await works.state()
-    assert registry.loaded[0].source.board.view.points_seen == 1900
+    assert registry.loaded[0].view_source.board.view.points_seen == 1900
     assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
 
 
@@ -125,10 +125,10 @@ async def test_an_adoption_is_applied_once_although_the_store_is_away_while_reco
     assert not failing
     (done,) = await works.settled(asked.id)
     assert (done.state, done.reason) == ("adopted", None)
-    feed = registry.loaded[0].source.feed
+    feed = registry.loaded[0].view_source.feed
     kinds = [event.kind for event in feed.after(feed.begins).events]
     assert (kinds.count("adopted"), kinds.count("refused")) == (1, 0)
-    assert registry.loaded[0].source.learner.counters.refinements.adopted == 1
+    assert registry.loaded[0].view_source.learner.counters.refinements.adopted == 1
     assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
     incarnation = works.store.get_stream("s").incarnation
     found = RecordReader(lambda places: works.store.read_pages("s", incarnation, places)).find(keys)
@@ -173,7 +173,7 @@ async def test_a_restore_overtakes_a_refinement_on_every_replay(
     assert done.state == "not-adopted"
     assert "restore" in done.reason
     assert await works.state() == expected
-    feed = registry.loaded[0].source.feed
+    feed = registry.loaded[0].view_source.feed
     kinds = [e.kind for e in feed.after(feed.begins).events]
     assert kinds.count("restored") == 1
     assert kinds.count("refused") == 1
@@ -181,7 +181,7 @@ async def test_a_restore_overtakes_a_refinement_on_every_replay(
     if works.kind == "sqlite":
         registry = works.begin(refine=False)
         assert await works.state() == expected
-        again = registry.loaded[0].source.feed
+        again = registry.loaded[0].view_source.feed
         assert [e.kind for e in again.after(again.begins).events] == kinds
 
 
@@ -236,9 +236,9 @@ async def test_two_workers_at_one_refinement_do_no_harm(
         "s", stream.record.incarnation, EntryKind.ADOPTION, adoption.payload, 0, budget_bytes=1 << 40,
         references=References(words.blob, words.base_seq),
     ).result(120)  # fmt: skip
-    stream.source.appended(0, 0, 0)
+    stream.view_source.appended(0, 0, 0)
     assert await works.state() == expected
-    feed = stream.source.feed
+    feed = stream.view_source.feed
     refused = [e for e in feed.after(feed.begins).events if e.kind == "refused"]
     assert len(refused) == 1
     assert "another refinement was adopted" in refused[0].data["reason"]
@@ -358,14 +358,14 @@ async def test_events_of_a_refinement_name_it(works: Any, inside: Any, grid: np.
     asked = await ask(works)
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
-    feed = registry.loaded[0].source.feed
+    feed = registry.loaded[0].view_source.feed
     events = [e for e in feed.after(Place(done.entry_seq, 0)).events if e.data.get("refinement") == asked.id]
     assert events
     assert all(e.place.seq == done.entry_seq for e in events)
     events = [e for e in events if not e.kind.startswith("cluster-")]  # whose parents and children are clusters
     assert {e.kind for e in events[:-1]} <= {"split", "merged", "refined", "born", "pruned"}
     assert events[-1].kind == "adopted"
-    view = registry.loaded[0].source.board.view
+    view = registry.loaded[0].view_source.board.view
     parents = {p for e in events for p in e.data["parents"]} - {c for e in events for c in e.data["children"]}
     assert not parents & set(view.snapshot.ids.tolist())
     for gone in parents:

@@ -60,7 +60,7 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     real = works.store
     mortal = Mortal(real, step, after)
     works.worker._store = mortal
-    learner = registry.loaded[0].source.learner
+    learner = registry.loaded[0].view_source.learner
     for part in (learner, learner._refinements._records, learner._checkpoints, learner._dead_letters):
         part._store = mortal
     works.worker.start()

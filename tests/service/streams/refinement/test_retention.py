@@ -87,13 +87,13 @@ async def test_an_adoption_can_be_replayed_from_the_older_checkpoint(
     await works.registry.create("s", {**small, "refinement": None})
     stream = await works.registry.get("s")
     await works.feed(grid[:1200])
-    stream.source.learner.checkpoint_soon()
+    stream.view_source.learner.checkpoint_soon()
     await works.feed(grid[1200:1300])
     asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
     await works.feed(grid[1300:1400])
-    stream.source.learner.checkpoint_soon()
+    stream.view_source.learner.checkpoint_soon()
     await works.feed(grid[1400:1500])
     expected = await works.state()
     seqs = [c.seq for c in checkpoints(works)]
