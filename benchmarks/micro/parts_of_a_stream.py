@@ -37,7 +37,7 @@ PARTS = (
     (Search, "with_prior", "refinement: prior"),
     (Search, "proposals", "refinement: splits proposed"),
     (Search, "tried", "refinement: splits and joins tried in rounds"),
-    (Search, "at_rest", "refinement: last sweeps"),
+    (Search, "converge", "refinement: last sweeps"),
     (Search, "tried_join", "refinement: joins tried at the end"),
     (Search, "tried_split", "refinement: splits tried at the end"),
     (fitted, "adopt_inplace", "adoption"),

@@ -4,7 +4,7 @@
     data, past        rows with weights; statistics of points that are gone
     sweep             responsibilities; then statistics and the bound (`reference`: the plain form of its kernel)
     distance_bounds   which scores need not be computed
-    acceleration      sweeps until they settle
+    acceleration      sweeps until they converge
     split             `start_points`, then `two_way_split`, then the exact gain on all rows
     join              pairs worth valuing, and their exact gain
     search            rounds of prior, splits and joins
@@ -14,7 +14,7 @@
 The refinement of a stream and the batch engines `vdp` and `fast-vdp` are its users. `Search` is the door to all of it.
 """
 
-from shoal.inference.acceleration import settled
+from shoal.inference.acceleration import converge
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.estimated_prior import evidence_under, reestimated, reestimated_wholly
 from shoal.inference.join import pair_entropies
@@ -64,6 +64,7 @@ __all__ = [
     "best_entries",
     "best_found",
     "bound_of",
+    "converge",
     "entropy_below",
     "evidence_under",
     "expected_log_weights",
@@ -79,7 +80,6 @@ __all__ = [
     "principal_start",
     "reestimated",
     "reestimated_wholly",
-    "settled",
     "split_gain",
     "stats_by_share",
     "stick_bound",

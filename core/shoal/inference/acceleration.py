@@ -1,4 +1,4 @@
-"""Sweeps until they settle, with Anderson's acceleration: where components overlap, plain sweeps may take hundreds.
+"""Sweeps until they converge, with Anderson's acceleration: where components overlap, plain sweeps may take hundreds.
 
 Anderson (1965), in the form of Walker and Ni (2011), algorithm AA. From the last few inputs and outputs of a sweep, the
 combination with the least residual is the start of the next sweep. The combined parameters need not be those of any
@@ -29,7 +29,7 @@ _NEAR = 10.0
 """A sweep that gains more than so many times the least gain is not the last but one."""
 
 
-def settled(
+def converge(
     data: WindowData,
     model: Model,
     state: State,

@@ -4,8 +4,8 @@
     rounds   a few sweeps, then rounds until one changes nothing
     round    the prior that suits the components; all promising splits at once, children split in turn, sweeps, joins.
              If the bound fell, the worse half of the splits is refused and the better half tried, a few times
-    finish   sweeps until they settle; then the join that loses least, with sweeps, or a split that loses little, or the
-             prior once more
+    finish   sweeps until they converge; then the join that loses least, with sweeps, or a split that loses little, or
+             the prior once more
 
 Components keep a tag while they last. A component whose split was refused is left alone until its mass has changed, and
 one whose children were joined again twice is not split any more.
@@ -20,7 +20,7 @@ import numpy as np
 from shoal.families import AnyFamily, join_gain, take
 from shoal.families.capabilities import fast_log_marginal
 from shoal.families.prior_choices import restated
-from shoal.inference.acceleration import settled, watched_sweep
+from shoal.inference.acceleration import converge, watched_sweep
 from shoal.inference.data import WindowData
 from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
 from shoal.inference.past import PastStats, no_past, split_past
@@ -34,7 +34,7 @@ PriorEstimate: TypeAlias = Callable[[AnyFamily, Any, float], AnyFamily]
 _FIRST_SWEEPS = 3
 _ROUND_SWEEPS = 4
 _GENERATIONS = 3
-"""Times that children are split again before all components settle: a component of many clusters loses one at a
+"""Times that children are split again before all components converge: a component of many clusters loses one at a
 time."""
 _ATTEMPTS = 4
 _LAST_SWEEPS = 60
@@ -57,7 +57,7 @@ _LEAST_MASS = 0.5
 """Points below which a component is removed."""
 WORTH = 1e-5
 """Nats a row that a move must gain."""
-SETTLED_SHARE = 0.01
+CONVERGED_SHARE = 0.01
 """Share of that below which a last sweep is not followed by another."""
 
 
@@ -78,7 +78,7 @@ class Search:
     goal: float = -np.inf
     """Bound, nats, below which the end of this search is of no use: `finish` gives up where it falls short."""
     refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
-    settled_refused: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
+    refused_late: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
     failures: dict[int, int] = field(default_factory=dict)  # how often the children of a component did not last
     parents: dict[int, int] = field(default_factory=dict)  # tag of the component that a child was split from
     splits: int = 0
@@ -93,7 +93,7 @@ class Search:
     @property
     def least(self) -> float:
         """Nats that a last sweep must gain."""
-        return SETTLED_SHARE * self.worth
+        return CONVERGED_SHARE * self.worth
 
     def live_start(self, stats: Any, past: PastStats) -> State:
         """Components with statistics `stats` (T rows), their past included, after one sweep."""
@@ -250,13 +250,13 @@ class Search:
         return after._replace(tags=tags)
 
     def finish(self, state: State) -> State:
-        """Sweeps until they settle, then a tried join or split or the prior once more, until none raises the bound.
+        """Sweeps until they converge, then a tried join or split or the prior once more, until none raises the bound.
 
         Gives up where twenty more sweeps like the best of the last few would not lead to `goal`, by more than joins and
         splits gain.
         """
         for _ in range(_LAST_ROUNDS):
-            state = self._kept(self.at_rest(state))
+            state = self._kept(self.converge(state))
             if state.bound + _LATE_GAIN < self.goal:
                 break
             after = self.tried_join(state)
@@ -273,11 +273,11 @@ class Search:
             state = self._kept(after)
         return state
 
-    def at_rest(self, state: State) -> State:
+    def converge(self, state: State) -> State:
         """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
         while True:
             goal = self.goal - _LATE_GAIN
-            state = settled(self.data, self.model, state, self.least, _LAST_SWEEPS, goal, judged_by=_JUDGED_BY)
+            state = converge(self.data, self.model, state, self.least, _LAST_SWEEPS, goal, judged_by=_JUDGED_BY)
             lighter = self.without_light(state)
             if lighter is state:
                 return state
@@ -295,7 +295,7 @@ class Search:
                 break
             tried = join(self.model, state, i, j, float(joins.entropies[i, j]))
             goal = state.bound + self.worth
-            tried = settled(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal, "joining")
+            tried = converge(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal, "joining")
             if tried.bound > goal:
                 return tried
         return None
@@ -303,19 +303,19 @@ class Search:
     def tried_split(self, state: State) -> State | None:
         """One of the splits that lose least, with sweeps, if the bound rises; None where none is to be tried."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
-        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.settled_refused)]
+        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.refused_late)]
         if self.split_trials == 0 or self.data.exhausted or not rows:
             return None
         limits = LIMITS._replace(least_gain=-_MOST_LOSS)
         found = sorted(propose(self.data, self.model, state, rows, self.rng, limits), key=lambda split: -split.gain)
-        self.settled_refused.update((tags[row], mass[row]) for row in set(rows).difference(s.row for s in found))
+        self.refused_late.update((tags[row], mass[row]) for row in set(rows).difference(s.row for s in found))
         for split in found[: self.split_trials]:
             goal = state.bound + self.worth
             tried = self.with_splits(state, [split])
-            tried = self.without_light(settled(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
+            tried = self.without_light(converge(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
             if tried.bound > goal:
                 return tried
-            self.settled_refused[tags[split.row]] = mass[split.row]
+            self.refused_late[tags[split.row]] = mass[split.row]
         return None
 
     def _kept(self, state: State) -> State:

@@ -24,9 +24,9 @@ from shoal.inference import (
     State,
     SweepStart,
     WindowData,
+    converge,
     m_step,
     normalized,
-    settled,
     swept,
     swept_from,
 )
@@ -54,7 +54,7 @@ _TOLERANCE = 1e-6
 _SMALLEST = 1e-300
 _LEAVES, _LEAF_ROWS = 500, 20.0
 _LEAF_SWEEPS = 200
-_SETTLED = 1e-7
+_CONVERGED = 1e-7
 """Nats a row: a sweep on leaves that gains less is the last."""
 
 
@@ -145,7 +145,7 @@ def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.r
     params = seen_from(family, family.posterior(state.stats), origin)
     past = node_past(nodes, state.past)
     found = swept_from(leaf_data, leaf_model, SweepStart(params, state.window_mass, past, state.tags))
-    found = settled(leaf_data, leaf_model, found, _SETTLED * data.total, _LEAF_SWEEPS)
+    found = converge(leaf_data, leaf_model, found, _CONVERGED * data.total, _LEAF_SWEEPS)
     params = seen_from(family, nodes.posterior(found.stats), Origin(-origin.point, origin.located))
     after = swept_from(data, model, SweepStart(params, found.window_mass, state.past, state.tags))
     data.count_pass(after.bound, after.n_components, "dividing")

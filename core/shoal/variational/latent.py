@@ -17,10 +17,10 @@ from shoal.inference import (
     State,
     StickPrior,
     WindowData,
+    converge,
     log_mean_weights,
     m_step,
     no_past,
-    settled,
     stick_posterior,
 )
 from shoal.mixture import BatchFit, Progress, ProgressCallback
@@ -59,7 +59,7 @@ def fit_latent(
         state = search.run(search.single_start(0), _MOST_ROUNDS)
     else:
         state = _started(data, model, resp_init)
-        state = settled(data, model, state, tol * len(x), max_iter)
+        state = converge(data, model, state, tol * len(x), max_iter)
     history.append(state.bound)
     return _fit_of(model, state, history, not data.exhausted)
 

@@ -6,7 +6,7 @@ import pytest
 from harness.refinement_problems import CONCENTRATION, FAMILIES, points_for, problem_of, sharpened
 from shoal.families import KnownCovariance
 from shoal.inference import Model, State, StickPrior, SweepStart, WindowData, past_of, swept, swept_from
-from shoal.inference.acceleration import _Memory, settled
+from shoal.inference.acceleration import _Memory, converge
 from shoal.inference.sweep import converged
 from shoal.mixture import Past
 from shoal.refinement import Problem
@@ -54,14 +54,14 @@ def test_a_state_that_has_settled_is_at_rest_and_is_left_as_it_is(name: str) -> 
     params = model.family.posterior(before.stats)
     assert converged(model.family, params, before.window_mass, state, 1e-6)
     known, passes = state._replace(converged=True), data.passes
-    assert settled(data, model, known, 1e-6, 60) is known
+    assert converge(data, model, known, 1e-6, 60) is known
     assert data.passes == passes
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_settling_ends_where_many_plain_sweeps_do(name: str) -> None:
     data, model, state = start_of(name)
-    found = settled(data, model, state, 1e-8, 400)
+    found = converge(data, model, state, 1e-8, 400)
     for _ in range(500):
         state = swept(data, model, state)
     assert found.bound == pytest.approx(state.bound, abs=1e-4)
@@ -81,7 +81,7 @@ def test_components_that_sweeps_empty_do_not_hold_the_others_up() -> None:
     stats = family.suffstats(x, resp)
     past = past_of(Past(family.empty_stats(13), np.zeros((13, 13))))
     state = swept_from(data, model, SweepStart(family.posterior(stats), stats[0], past, np.arange(13)))
-    found = settled(data, model, state, 1e-4, 400)
+    found = converge(data, model, state, 1e-4, 400)
     assert data.passes < 60
     assert np.sum(found.mass > 1.0) == 9
     plain = state

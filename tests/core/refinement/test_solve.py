@@ -96,8 +96,8 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
         left[:, -1] = 0.0
         return m_step(data, model, Responsibilities(csr_matrix(left), 0.0, 0.0), state.past, state.tags)
 
-    monkeypatch.setattr(search, "settled", emptying)
-    rested = engine.at_rest(engine.live_start(problem.live, past_of(problem.past)))
+    monkeypatch.setattr(search, "converge", emptying)
+    rested = engine.converge(engine.live_start(problem.live, past_of(problem.past)))
     assert calls == [4, 3, 2]
     assert rested.n_components == 2
     assert rested.mass.min() > 1.0
