@@ -158,7 +158,7 @@ async def live(asked: dict[str, Any], tell: Callable[[Any], None]) -> None:
 
     await asyncio.gather(*(client(n) for n in range(CLIENTS)))
     with contextlib.suppress(ShoalError):
-        _, refinement = await runtime.refinements.ask("s", method="vdp", window=None, key=f"refine-{upto}")
+        _, refinement = await runtime.refinements.request("s", method="vdp", window=None, key=f"refine-{upto}")
         for _ in range(2000):
             if not (await runtime.refinements.find("s", refinement.id)).refinement.open:
                 break

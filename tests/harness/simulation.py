@@ -292,7 +292,7 @@ class Simulation:
     def _refine(self) -> None:
         records = RefinementRecords(self.shared.store, *KEY)
         if len(records.all()) < 4 and self.shared.store.tail(*KEY).log_offset > STREAM["warmup_points"]:  # type: ignore[operator]
-            records.ask(method="vdp", why="asked")
+            records.queue(method="vdp", why="asked")
             self.shared.tell(self.shared.leaders, replica.ReaderRequest(*KEY, 0, 0, "refine"))
 
     def _change(self) -> None:

@@ -64,7 +64,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
         check_idempotency_key(idempotency_key)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
         asked = decode_refine(upload.body, upload.content_type)
-    stream, refinement = await service.refinements.ask(
+    stream, refinement = await service.refinements.request(
         name, method=asked.method, window=asked.window, key=idempotency_key
     )
     path = request.url.path.removesuffix("refine") + f"refinements/{refinement.id}"

@@ -1,6 +1,6 @@
 """Records of the refinements of a stream, kept in the store as jobs and changed by compare-and-set.
 
-Any number of processes may ask for refinements, work on them and settle them. Each change names the version that it is
+Any number of processes may queue refinements, work on them and settle them. Each change names the version that it is
 based on, so of two processes that change the same record one is refused.
 """
 
@@ -97,7 +97,7 @@ class RefinementRecords:
         """One by its id."""
         return next((stored for stored in self.all() if stored.refinement.id == refinement_id), None)
 
-    def ask(self, *, method: str, why: str, window: int | None = None, key: str | None = None) -> Refinement:
+    def queue(self, *, method: str, why: str, window: int | None = None, key: str | None = None) -> Refinement:
         """Queue a refinement. A second request with the same key returns the first one's refinement.
 
         OverloadedError when too many are open.

@@ -41,7 +41,7 @@ class RefinementService:
         self._streams = streams
         self._notify_refiner = notify_refiner
 
-    async def ask(self, name: str, *, method: str, window: int | None, key: str | None) -> StreamRefinement:
+    async def request(self, name: str, *, method: str, window: int | None, key: str | None) -> StreamRefinement:
         """Queue a refinement. A second request with the same key returns the first one's refinement.
 
         Raises UnknownStreamError, NoPointsYetError, ParameterError, NotRefinableError where the stream cannot be
@@ -53,9 +53,9 @@ class RefinementService:
         if (await stream.tail()).log_offset == 0 and not (await stream.view(None, VIEW_S)).points_seen:
             raise NoPointsYetError(f"stream {name!r} has no points yet, so there is nothing to refine; post some first")
         records = self._records(stream)
-        asked = await asyncio.to_thread(records.ask, method=method, why="asked", window=window, key=key)
+        queued = await asyncio.to_thread(records.queue, method=method, why="asked", window=window, key=key)
         self._notify_refiner(*records.key)
-        return StreamRefinement(stream, asked)
+        return StreamRefinement(stream, queued)
 
     async def find(self, name: str, refinement_id: str) -> StreamRefinement:
         """One by its id. For an adopted one, waits a moment until readers of this process see it.

@@ -1,4 +1,4 @@
-"""Trigger of refinements: the learner asks for one when it is due, and records how each ended."""
+"""Trigger of refinements: the learner queues one when it is due, and records how each ended."""
 
 import time
 from collections.abc import Callable
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 CHECK_S = 0.5
 """Shortest time between two reads of the records."""
-REST = 3.0
-"""Rest after a refinement during which more than a window of points came, as a multiple of its duration. Points that
-come during a refinement are learnt twice. Without the rest, a fast stream would have every point learnt twice."""
+PAUSE_FACTOR = 3.0
+"""Pause after a refinement during which more than a window of points came, as a multiple of its duration. Points that
+come during a refinement are learnt twice. Without the pause, a fast stream would have every point learnt twice."""
 STALE_S = 60.0
 """A refinement whose record has not changed for so long keeps nothing in the log any more."""
 
@@ -47,29 +47,29 @@ class RefinementTrigger:
         self._log = log
         self._notify_refiner = notify_refiner
         self._next_check = 0.0
-        self._asked_at = -1  # points seen when the last one was asked for, adopted or not
-        self._asked_time = 0.0
+        self._requested_at = -1  # points seen at the last request, adopted or not
+        self._requested_time = 0.0
         self._seen: dict[str, tuple[int, float]] = {}  # by id: version, and when it was first seen
 
     def check_due(self, state: "MixtureState") -> None:
-        """Ask for a refinement if one is due and none is open. A store that does not answer is asked another time."""
+        """Queue a refinement if one is due and none is open. Tries again later if the store does not answer."""
         if time.monotonic() < self._next_check:
             return
         from shoal.refinement import refinement_due
 
         due = refinement_due(state)
-        if due is None or 0 <= state.points_seen - self._asked_at < self._gap(state):
+        if due is None or 0 <= state.points_seen - self._requested_at < self._gap(state):
             return
         self._next_check = time.monotonic() + CHECK_S
         try:
             if any(stored.refinement.open for stored in self._records.all()):
                 return
-            asked = self._records.ask(method="vdp", why=due.why)
+            queued = self._records.queue(method="vdp", why=due.why)
         except (StoreError, OverloadedError) as error:
             self._log.warning("refinement_not_asked", reason=str(error))
             return
-        self._asked_at, self._asked_time = state.points_seen, time.monotonic()
-        self._log.info("refinement_due", refinement=asked.id, why=due.why, points_seen=state.points_seen)
+        self._requested_at, self._requested_time = state.points_seen, time.monotonic()
+        self._log.info("refinement_due", refinement=queued.id, why=due.why, points_seen=state.points_seen)
         self._notify_refiner()
 
     @staticmethod
@@ -97,7 +97,7 @@ class RefinementTrigger:
             ),
         )
         fields = {"refinement": inputs.entry.refinement, "seq": entry.seq}
-        self._next_check = self._end_of_rest(outcome.state)
+        self._next_check = self._end_of_pause(outcome.state)
         if outcome.refused is not None:
             self._log.warning("adoption_refused", **fields, reason=outcome.refused)
         else:
@@ -112,12 +112,12 @@ class RefinementTrigger:
         self._settle(refinement, lambda r: r.but(state="failed", reason=reason, entry_seq=entry.seq, progress=None))
         self._next_check = 0.0
 
-    def _end_of_rest(self, state: "MixtureState") -> float:
-        """The time from which the next refinement may be asked for."""
-        if self._asked_at < 0 or state.points_seen - self._asked_at <= state.settings.window_rows:
+    def _end_of_pause(self, state: "MixtureState") -> float:
+        """The time from which the next refinement may be queued."""
+        if self._requested_at < 0 or state.points_seen - self._requested_at <= state.settings.window_rows:
             return 0.0
         now = time.monotonic()
-        return now + REST * (now - self._asked_time)
+        return now + PAUSE_FACTOR * (now - self._requested_time)
 
     def _settle(self, refinement: str, outcome: Callable[[Refinement], Refinement]) -> None:
         try:

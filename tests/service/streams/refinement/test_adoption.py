@@ -37,7 +37,7 @@ def blobs(works: Any, name: str = "s") -> Any:
 
 async def ask(works: Any, name: str = "s", **options: Any) -> Any:
     given = {"method": "vdp", "window": None, "key": None, **options}
-    return (await works.refinements.ask(name, **given)).refinement
+    return (await works.refinements.request(name, **given)).refinement
 
 
 async def begun(works: Any, inside: Any, grid: np.ndarray, small: Any) -> tuple[Any, Any]:
@@ -379,7 +379,7 @@ def test_a_stream_that_outruns_its_refinements_rests_between_them(
     asked = RefinementTrigger(SimpleNamespace(), AdoptionCounters(), make_log("error"), lambda: None)  # type: ignore[arg-type]
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    asked._asked_at, asked._asked_time = 10_000, now - 5.0
+    asked._requested_at, asked._requested_time = 10_000, now - 5.0
     state = SimpleNamespace(points_seen=10_000 + came, settings=SimpleNamespace(window_rows=2_000))
-    due_in_s = asked._end_of_rest(state) - now  # type: ignore[arg-type]
+    due_in_s = asked._end_of_pause(state) - now  # type: ignore[arg-type]
     assert due_in_s == pytest.approx(3 * 5.0) if rests else due_in_s <= 0.0

@@ -56,7 +56,7 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     registry = works.begin(refine=False, checkpoint_points=1)
     await registry.create("s", {**small, "refinement": None})
     await works.feed(grid[:1000], cut=250)
-    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    asked = (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
     real = works.store
     mortal = Mortal(real, step, after)
     works.worker._store = mortal

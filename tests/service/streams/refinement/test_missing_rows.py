@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def refined(works: Any) -> Any:
-    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    asked = (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
     (done,) = await works.settled(asked.id)
     return done
 

@@ -58,7 +58,7 @@ async def test_what_a_running_refinement_needs_is_held(
     await works.registry.create("s", {**small, "refinement": None})
     await works.feed(grid[:2500])
     inside.gate.clear()
-    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    asked = (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
     assert inside.running.wait(120)
     record = works.store.get_stream("s")
     held = next(j for j in works.store.jobs("s", record.incarnation) if j.id == asked.id)
@@ -89,7 +89,7 @@ async def test_an_adoption_can_be_replayed_from_the_older_checkpoint(
     await works.feed(grid[:1200])
     stream.view_source.learner.checkpoint_soon()
     await works.feed(grid[1200:1300])
-    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    asked = (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
     await works.feed(grid[1300:1400])
@@ -174,7 +174,7 @@ async def test_the_window_of_a_restore_is_held_over_trims_and_restarts(
     assert kept == [0, 0], "the entry of the restore, the first of the log, holds rows of the window"
     works.drop()
     works.begin(checkpoint_points=200)
-    asked = (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    asked = (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
     (done,) = await works.settled(asked.id)
     assert (done.state, done.report["window_rows"]) == ("adopted", 1700)
     assert done.report["base_offset"] == 1700

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def ask(works: Any) -> Any:
-    return (await works.refinements.ask("s", method="vdp", window=None, key=None)).refinement
+    return (await works.refinements.request("s", method="vdp", window=None, key=None)).refinement
 
 
 async def child_of(works: Any) -> int:
