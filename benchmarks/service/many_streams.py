@@ -69,7 +69,9 @@ def base_kib() -> float:
 
     async def one() -> None:
         await runtime.streams.create("one", STREAM)
-        await runtime.streams.seen(await runtime.streams.ingest("one", rows(300, np.random.default_rng(0))), 60)
+        await runtime.streams.wait_until_visible(
+            await runtime.streams.ingest("one", rows(300, np.random.default_rng(0))), 60
+        )
 
     with tempfile.TemporaryDirectory() as folder:
         runtime = opened(folder, 3600.0, 1)
@@ -97,7 +99,7 @@ async def fill(folder: str, n: int, base: float) -> None:
     async def send(i: int) -> None:
         for _ in range(3):
             receipt = await runtime.streams.ingest(f"s{i}", rows(100, rng))
-        await runtime.streams.seen(receipt, 60)
+        await runtime.streams.wait_until_visible(receipt, 60)
 
     await each(n, send)
     print(
@@ -161,7 +163,7 @@ async def traffic(runtime: Runtime, n: int, points_per_s: float, seconds: float)
         await asyncio.sleep(0.01)
     took = time.perf_counter() - began
     at = time.perf_counter()
-    await asyncio.gather(*(runtime.streams.seen(receipt, 300) for receipt in receipts))
+    await asyncio.gather(*(runtime.streams.wait_until_visible(receipt, 300) for receipt in receipts))
     spent = time.process_time() - cpu
     per_stream = sent * size / took / n
     print(

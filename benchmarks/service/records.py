@@ -90,13 +90,13 @@ async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
         registry = StreamRegistry(store, Settings(), make_log("error", "json", io.StringIO()))
         await asyncio.to_thread(registry.start)
         stream, _ = await registry.create("s", {"n_features": x.shape[1], "refinement": None})
-        await registry.applied(await registry.ingest("s", Points(x[:BATCH])), 120)
+        await registry.learnt_rows(await registry.ingest("s", Points(x[:BATCH])), 120)
         cpu, began = time.process_time(), time.perf_counter()
         for first in range(BATCH, len(x), BATCH):
             part = x[first : first + BATCH]
             fields = None if names is None else RecordFields(0.0, names[first // BATCH], None, None, None)
             receipt = await registry.ingest("s", Points(part, fields))
-        await stream.seen(receipt, 600)
+        await stream.wait_until_visible(receipt, 600)
         spent = time.process_time() - cpu, time.perf_counter() - began
         await asyncio.to_thread(registry.close, 60)
         store.close()

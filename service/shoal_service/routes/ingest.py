@@ -93,7 +93,7 @@ async def ingest(
     limits = KeyLimits(request)
     limits.check_points()
     await limits.check_may_create(name)
-    await service.streams.expect(name, create=create)
+    await service.streams.prepare_ingest(name, create=create)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         key = await key_of(service, idempotency_key, upload, columns)
         body, kind, encoding = upload
@@ -103,7 +103,7 @@ async def ingest(
         receipt = await service.streams.ingest(
             name, points, idempotency=key, source=step, create=create, incarnation=incarnation
         )
-    learnt = await service.streams.applied(receipt, wait_s) if wait else None
+    learnt = await service.streams.learnt_rows(receipt, wait_s) if wait else None
     clusters = None
     if learnt is not None and level == "cluster":
         view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)

@@ -168,7 +168,7 @@ async def forget(request: Request, key: Key, timeout: Timeout = None) -> Respons
     receipt = await service.streams.forget(name, key, wait_s)
     if receipt is None:
         raise _not_found(name, key)
-    done = await service.streams.seen(receipt, wait_s)
+    done = await service.streams.wait_until_visible(receipt, wait_s)
     return json_answer(encode({"key": key, "forgotten": done, "detail": FORGOTTEN}), 200 if done else 202)
 
 

@@ -88,7 +88,7 @@ async def put_snapshot(
     async with service.uploads.read(request, service.settings.max_snapshot_bytes) as upload:
         key = await key_of(service, idempotency_key, upload)
         receipt = await service.streams.restore(name, upload.body, idempotency=key)
-    applied = await service.streams.seen(receipt, wait_s)
+    applied = await service.streams.wait_until_visible(receipt, wait_s)
     answer: dict[str, Any] = {"stream": name, "incarnation": receipt.incarnation, "log_offset": receipt.log_offset}
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     return json_answer(encode({**answer, "restored": True}), 200 if applied else 202, headers)

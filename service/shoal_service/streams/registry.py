@@ -187,7 +187,7 @@ class StreamRegistry:
                 continue  # deleted meanwhile
         return found
 
-    async def expect(self, name: str, *, create: bool = False) -> None:
+    async def prepare_ingest(self, name: str, *, create: bool = False) -> None:
         """Prepare for a batch before its body is read: refuse it where `ingest` would refuse every batch.
 
         Waits a moment while the learner is far behind.
@@ -214,13 +214,15 @@ class StreamRegistry:
                 raise
             return None
 
-    async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
-        """As `Stream.applied`. Raises StreamGoneError when the stream was deleted meanwhile."""
-        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).applied(receipt, timeout_s)
+    async def learnt_rows(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
+        """As `Stream.learnt_rows`. Raises StreamGoneError when the stream was deleted meanwhile."""
+        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).learnt_rows(receipt, timeout_s)
 
-    async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
-        """As `Stream.seen`. Raises StreamGoneError when the stream was deleted meanwhile."""
-        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).seen(receipt, timeout_s)
+    async def wait_until_visible(self, receipt: Receipt, timeout_s: float) -> bool:
+        """As `Stream.wait_until_visible`. Raises StreamGoneError when the stream was deleted meanwhile."""
+        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).wait_until_visible(
+            receipt, timeout_s
+        )
 
     async def ingest(
         self,

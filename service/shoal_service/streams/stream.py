@@ -265,7 +265,7 @@ class Stream:
             return None
         return await self._append(EntryKind.FORGET, forget_payload([key]), 0, idempotency=None)
 
-    async def seen(self, receipt: Receipt, timeout_s: float) -> bool:
+    async def wait_until_visible(self, receipt: Receipt, timeout_s: float) -> bool:
         """Wait until readers see the effect of an entry. False after the timeout.
 
         False also when the learner ends first: the entry is in the log, and is learnt after the next start. Raises
@@ -284,20 +284,20 @@ class Stream:
             )
         return seen
 
-    async def shown(self, seq: int, timeout_s: float) -> None:
+    async def wait_for_entry(self, seq: int, timeout_s: float) -> None:
         """Wait until readers of this process see the effect of entry `seq`. Returns after the timeout in any case."""
         self.view_source.start()
         with contextlib.suppress(TimeoutError, NotReadyError, StreamGoneError):
             await self.view_source.board.wait(seq=seq, timeout_s=timeout_s)
 
-    async def applied(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
+    async def learnt_rows(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
         """The learnt rows of an entry, once readers see the entry.
 
-        None after the timeout, or when they are no longer kept (a late retry). Raises as `seen`.
+        None after the timeout, or when they are no longer kept (a late retry). Raises as `wait_until_visible`.
         """
         until = time.monotonic() + timeout_s
         with self.view_source.expecting(receipt.seq) as learnt:
-            if not await self.seen(receipt, timeout_s):
+            if not await self.wait_until_visible(receipt, timeout_s):
                 return None
             found: LearntRows | None = await learnt(until - time.monotonic())
             return found

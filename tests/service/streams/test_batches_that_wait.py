@@ -230,7 +230,7 @@ async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is
     registry = running.begin(checkpoint_interval_s=3600)
     await registry.create("default", COMMON | {"refinement": None})
     stream = await registry.get("default")
-    await stream.applied(await stream.ingest(Points(x[:1_030]), None), 60)
+    await stream.learnt_rows(await stream.ingest(Points(x[:1_030]), None), 60)
 
     def waits(state: Any, entry: Any) -> Any:
         assert go_on.wait(60)
@@ -242,14 +242,14 @@ async def test_who_waits_for_a_small_batch_gets_its_labels_before_a_large_one_is
     await stream.ingest(Points(x[1_030:1_031]), None)
     small = await stream.ingest(Points(x[1_031:1_061]), None)
     large = await stream.ingest(Points(x[1_061:3_000]), None)
-    waiting = asyncio.create_task(stream.applied(small, 60))
+    waiting = asyncio.create_task(stream.learnt_rows(small, 60))
     await eventually_async(lambda: stream.view_source.board.wanted(small.seq, small.log_offset))
     go_on.set()
     labels = await waiting
     answered.set()
     assert labels is not None
     assert len(labels) == 30
-    assert len(await stream.applied(large, 60)) == 1_939
+    assert len(await stream.learnt_rows(large, 60)) == 1_939
 
 
 async def test_a_fault_before_the_first_batch_is_read_stops_no_learner(

@@ -43,7 +43,7 @@ async def test_jumps_of_the_clock_change_no_bit_of_a_state(
     for n, points in enumerate(batches):
         key = IdempotencyKey(f"batch-{n}", hashlib.sha256(to_log(points)).digest())
         receipt = await registry.ingest("default", points, idempotency=key)
-        assert await registry.seen(receipt, 120)
+        assert await registry.wait_until_visible(receipt, 120)
     assert await final(registry) == expected
     assert clock.looks > len(batches)
     (record,) = running.store.list_streams()

@@ -44,9 +44,9 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(running: Any, harm: se
     bad = await registry.ingest("default", batch(66.0))
     later = await registry.ingest("default", batch(3.0))
     with pytest.raises(DeadLetteredError, match="cannot take this"):
-        await registry.applied(bad, 120)
-    assert len(await registry.applied(later, 120)) == 30
-    assert len(await registry.applied(good[0], 120)) == 30
+        await registry.learnt_rows(bad, 120)
+    assert len(await registry.learnt_rows(later, 120)) == 30
+    assert len(await registry.learnt_rows(good[0], 120)) == 30
     (letter,) = running.store.dead_letters("default", bad.incarnation)
     assert (letter.seq, letter.log_offset, letter.n_points) == (bad.seq, bad.log_offset, 30)
     assert letter.reason == "RuntimeError: cannot take this"
@@ -79,7 +79,7 @@ async def test_a_restart_leaves_it_out_although_the_library_could_take_it_now(
     again = await registry.ingest("default", batch(66.0), idempotency=KEY)
     assert again.replayed
     with pytest.raises(DeadLetteredError):
-        await registry.applied(again, 120)
+        await registry.learnt_rows(again, 120)
     assert (await registry.view("default", timeout_s=120)).points_seen == 60
 
 
@@ -170,7 +170,7 @@ async def test_a_restore_that_fails_leaves_the_state_as_it_was(
     expected = await final(registry)
     receipt = await registry.restore("default", saved)
     with pytest.raises(DeadLetteredError):
-        await registry.seen(receipt, 120)
+        await registry.wait_until_visible(receipt, 120)
     assert await final(registry) == expected
 
 
@@ -190,7 +190,7 @@ async def test_settings_that_could_not_be_taken_are_not_shown_as_in_force(
         receipt = await stream.change({"concentration": 5.0})
         assert (await registry.describe("s")).settings.concentration == 5.0, "asked for, and not yet refused"
         with pytest.raises(DeadLetteredError):
-            await registry.seen(receipt, 120)
+            await registry.wait_until_visible(receipt, 120)
     assert (await registry.describe("s")).settings.concentration == 1.0
     assert running.store.get_stream("s").settings == stream.record.settings
     await registry.create_or_change("s", {"birth_threshold": 0.25})

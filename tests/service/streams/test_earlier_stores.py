@@ -112,7 +112,7 @@ async def test_it_goes_on_to_the_bits_of_a_replay_without_a_break(earlier: Earli
                 tuple(one.values()) for one in earlier.contents[stream]["refinements"]
             ]
             receipt = await runtime.streams.ingest(stream, Points(earlier_stores.points(stream, 150, seed=seed)))
-            assert await runtime.streams.seen(receipt, 120)
+            assert await runtime.streams.wait_until_visible(receipt, 120)
             if seed == 2:
                 _, checkpoint = await runtime.streams.snapshot(stream, min_offset=receipt.log_offset, timeout_s=120)
                 assert checkpoint.blob == expected[stream]
@@ -144,7 +144,7 @@ async def test_a_snapshot_is_restored(version: str, tmp_path: Path) -> None:
         model = StreamingDPMixture.load(io.BytesIO(blob))
         assert dict(zip(model.component_ids_.tolist(), model.masses_.tolist(), strict=True)) == masses
         receipt = await runtime.streams.restore(stream, blob)
-        assert await runtime.streams.seen(receipt, 120)
+        assert await runtime.streams.wait_until_visible(receipt, 120)
         view = await runtime.streams.view(stream, timeout_s=120)
         assert view.snapshot is not None
         assert dict(zip(view.snapshot.ids.tolist(), view.snapshot.masses.tolist(), strict=True)) == masses

@@ -61,7 +61,7 @@ async def test_a_passing_fault_is_machine_fault_loses_no_batch(
     fails.update(left=3, error=FAULTS[fault])
     for n in (1, 2):
         receipt = await registry.ingest("default", batch(n))
-    assert len(await registry.applied(receipt, 120)) == 30
+    assert len(await registry.learnt_rows(receipt, 120)) == 30
     assert await final(registry) == expected
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
 
@@ -74,7 +74,7 @@ async def test_a_lasting_fault_is_machine_fault_halts_the_learner_and_the_log_ke
     await final(registry)
     fails.update(left=10**9, error=FAULTS["memory"])
     receipt = await registry.ingest("default", batch(1))
-    assert await registry.applied(receipt, 120) is None, "durable, so no error is answered"
+    assert await registry.learnt_rows(receipt, 120) is None, "durable, so no error is answered"
     assert "MemoryError" in registry.loaded[0].view_source.failure
     assert (await registry.describe("default")).status == "failed"
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
@@ -91,11 +91,11 @@ async def test_an_entry_that_fails_once_only_is_learnt(running: Any, fails: dict
     await final(registry)
     fails.update(left=1)
     receipt = await registry.ingest("default", batch(1))
-    assert len(await registry.applied(receipt, 120)) == 30
+    assert len(await registry.learnt_rows(receipt, 120)) == 30
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
     fails.update(left=2, rows=31)
     with pytest.raises(DeadLetteredError):
-        await registry.applied(await registry.ingest("default", batch(2, 31)), 120)
+        await registry.learnt_rows(await registry.ingest("default", batch(2, 31)), 120)
 
 
 def test_what_a_compiler_raises_is_no_entrys_fault() -> None:

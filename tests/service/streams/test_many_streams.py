@@ -131,7 +131,7 @@ async def test_hundreds_of_streams_share_a_few_threads_and_none_is_loaded_before
     await asyncio.gather(*(registry.create(name, {"n_features": 2}) for name in names))
     for part in range(2):
         receipts = await asyncio.gather(*(registry.ingest(name, rows(5, part)) for name in names))
-        seen = await asyncio.gather(*(registry.seen(receipt, 120) for receipt in receipts))
+        seen = await asyncio.gather(*(registry.wait_until_visible(receipt, 120) for receipt in receipts))
         assert all(seen)
         assert threading.active_count() <= others + pool.MOST_THREADS + 33, "asyncio has up to 32 of its own"
     await eventually_async(lambda: all(each.resting for each in registry.learners.values()))

@@ -72,6 +72,6 @@ async def test_another_state_begins_its_scores_anew(running: Any) -> None:
     _, checkpoint = await running.registry.snapshot("default", min_offset=3_000, timeout_s=120)
     assert (await running.registry.view("default", timeout_s=120)).score.n_points == 1_000
     receipt = await running.registry.restore("default", checkpoint.blob)
-    assert await running.registry.seen(receipt, 120)
+    assert await running.registry.wait_until_visible(receipt, 120)
     assert (await running.registry.view("default", timeout_s=120)).score == (None, 0)
     running.close()

@@ -55,18 +55,18 @@ async def test_labels_come_with_the_wait_and_later_once_more_but_not_from_anothe
     api, learner = begin("api"), begin("learner")
     key = IdempotencyKey("k", b"d" * 32)
     receipt = await api.streams.ingest("default", batch(1.0), idempotency=key)
-    labels = await api.streams.applied(receipt, 120)
+    labels = await api.streams.learnt_rows(receipt, 120)
     assert labels is not None
     assert labels.shape == (30,)
     again = await api.streams.ingest("default", batch(1.0), idempotency=key)
     assert again.replayed
-    np.testing.assert_array_equal((await api.streams.applied(again, 120))["component"], labels["component"])
+    np.testing.assert_array_equal((await api.streams.learnt_rows(again, 120))["component"], labels["component"])
     later = await api.streams.ingest("default", batch(2.0))
-    assert await api.streams.seen(later, 120)
+    assert await api.streams.wait_until_visible(later, 120)
     await asyncio.to_thread(learner.end)
     begin("learner")
     async with asyncio.timeout(120):  # it is told so, and does not wait in vain
-        assert await api.streams.applied(later, 600) is None, "nobody waited for them, and who knew them has ended"
+        assert await api.streams.learnt_rows(later, 600) is None, "nobody waited for them, and who knew them has ended"
 
 
 async def test_what_two_processes_change_in_the_same_instant_both_stands(begin: Any) -> None:
@@ -104,7 +104,7 @@ async def test_changes_that_others_overtake_for_ever_are_given_up(begin: Any, mo
 async def test_what_was_learnt_is_shown_without_any_learner(begin: Any, server: RedisServer) -> None:
     first, learner = begin("api"), begin("learner")
     receipt = await first.streams.ingest("default", batch(1.0))
-    assert await first.streams.seen(receipt, 120)
+    assert await first.streams.wait_until_visible(receipt, 120)
     saved = await first.streams.snapshot("default", min_offset=30, timeout_s=120)
     await asyncio.to_thread(learner.end)
     with server.client() as client:
@@ -115,14 +115,14 @@ async def test_what_was_learnt_is_shown_without_any_learner(begin: Any, server: 
     assert (view.log_offset, view.points_seen) == (30, 30)
     again = await second.streams.snapshot("default", min_offset=None, timeout_s=120)
     assert again[1].blob == saved[1].blob
-    assert await second.streams.seen(await second.streams.ingest("default", batch(2.0)), 0.2) is False
+    assert await second.streams.wait_until_visible(await second.streams.ingest("default", batch(2.0)), 0.2) is False
     assert (await second.streams.view("default", timeout_s=120)).log_offset == 30
 
 
 async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server: RedisServer) -> None:
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 120)
+    assert await api.streams.wait_until_visible(receipt, 120)
     with server.client() as client:
         (key,) = client.scan_iter(f"*{receipt.incarnation}}}:view")
         client.delete(key)
@@ -144,10 +144,10 @@ async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     await api.streams.ingest("default", batch(1.0))
     bad = await api.streams.ingest("default", batch(66.0))
     with pytest.raises(DeadLetteredError, match="cannot take this"):
-        await api.streams.applied(bad, 120)
+        await api.streams.learnt_rows(bad, 120)
     view = await other.streams.view("default", min_offset=60, timeout_s=120)
     assert (view.log_offset, view.points_seen) == (60, 30)
-    waiting = asyncio.create_task(other.streams.seen(bad._replace(seq=99), 120))
+    waiting = asyncio.create_task(other.streams.wait_until_visible(bad._replace(seq=99), 120))
     await asyncio.sleep(0.1)
     await api.streams.delete("default")
     with pytest.raises(StreamGoneError):
@@ -160,7 +160,7 @@ async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_i
 ) -> None:
     api, learner = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 120)
+    assert await api.streams.wait_until_visible(receipt, 120)
     broken = RuntimeError("this machine is broken")
 
     def breaks(*_: Any, **__: Any) -> Any:
@@ -210,7 +210,7 @@ async def test_no_thread_is_started_before_the_engines_are_loaded_or_two_could_l
 ) -> None:
     api, learner = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 120)
+    assert await api.streams.wait_until_visible(receipt, 120)
     await asyncio.to_thread(learner.end)
     arguments = [server.url, begin.prefix, role, str(tmp_path)]
     done = await asyncio.to_thread(
@@ -227,7 +227,7 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
 ) -> None:
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
-    assert await api.streams.seen(receipt, 120)
+    assert await api.streams.wait_until_visible(receipt, 120)
     (stream,) = api.streams.loaded
     replica, manager = stream.view_source, api.runtime.replicas
     failed = threading.Event()
@@ -242,4 +242,4 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
         manager.update_soon(replica)
         assert await asyncio.to_thread(failed.wait, 120)
     later = await api.streams.ingest("default", batch(2.0))
-    assert await api.streams.seen(later, 120)
+    assert await api.streams.wait_until_visible(later, 120)

@@ -70,7 +70,7 @@ class RefinementService:
             )
         found = stored.refinement
         if found.state == "adopted" and found.entry_seq is not None:
-            await stream.shown(found.entry_seq, SHOWN_S)
+            await stream.wait_for_entry(found.entry_seq, SHOWN_S)
         return StreamRefinement(stream, found)
 
     async def recent(self, name: str) -> tuple[Stream, list[Refinement]]:
