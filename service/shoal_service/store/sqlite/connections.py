@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shoal_service.store import rules
+from shoal_service.store.sqlite.read_only import one_commit
 from shoal_service.store.sqlite.schema import DATABASE_ERRORS, open_reader, store_error
 
 MAX_READERS = 8
@@ -48,7 +49,7 @@ class ReaderPool:
             try:
                 db = self._borrow()
                 try:
-                    with _transaction(db):
+                    with one_commit(db):
                         yield db
                 finally:
                     self._idle.put(db)
@@ -90,7 +91,7 @@ class OneConnection:
             if self._closed:
                 raise rules.closed()
             try:
-                with _transaction(self._db):
+                with one_commit(self._db):
                     yield self._db
             except DATABASE_ERRORS as error:
                 raise store_error(error, "reading") from error
@@ -103,13 +104,3 @@ class OneConnection:
         """Refuse further readers."""
         with self._lock:
             self._closed = True
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
