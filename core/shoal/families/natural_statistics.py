@@ -134,12 +134,6 @@ def statistics_by_points(family: AnyFamily, x: Any, origin: Origin) -> Statistic
     return Statistics(np.concatenate(rows), np.concatenate(carriers))
 
 
-def mean_statistics(family: AnyFamily, x: Array, origin: Origin) -> tuple[Array, float]:
-    """Mean of t(x) (P,) and of log h(x) over points x (N, D), N > 0."""
-    found = statistics(family, x, origin)
-    return found.rows.mean(axis=0), float(found.log_carrier.mean())
-
-
 def natural_gain(family: AnyFamily, stats: Any, origin: Origin) -> Array:
     """sum t(x) (K, P) of the points behind `stats`, whose points are gone."""
     prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))

@@ -18,8 +18,6 @@ from shoal_service.wire import RecordColumns
 
 PARTITION = "files"
 POLL_S = 1.0
-LOOK_EVERY = 100
-"""Steps between two looks for files that came too late."""
 
 
 class ParquetFolderReader:

@@ -25,7 +25,6 @@ from shoal.points.arrays import Array
 
 WINDOW, BLOCK = 1_000, 100
 """Points of a window, and of a block. The predictive score is the mean over as many points as a window has."""
-RECENT = WINDOW // BLOCK
 LEAST_REFERENCE, MOST_REFERENCE = 20, 60
 """Blocks that those of the window are compared with."""
 FALSE_ALARM = 1e-6

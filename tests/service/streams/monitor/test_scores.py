@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from shoal_service.streams.monitor.scores import (
+    BLOCK,
     FALSE_ALARM,
-    RECENT,
     WINDOW,
     Scores,
     add_points_inplace,
@@ -132,7 +132,7 @@ def test_points_of_the_warm_up_count_for_no_event() -> None:
     rng = np.random.default_rng(8)
     scores, told = new_scores(), []
     for start, live in ((0.0, False), (-50.0, True)):
-        for _ in range(RECENT):
+        for _ in range(WINDOW // BLOCK):
             found: list = []
             scores, found = add_points_inplace(
                 scores, rng.normal(start, 1.0, WINDOW), np.ones(WINDOW), live=live, **OFF
