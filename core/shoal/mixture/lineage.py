@@ -202,7 +202,7 @@ class Event(NamedTuple):
     as parent, the retired component that it turned out to be as child, from now on its id. rescaled: the components
     that were replaced as parents, those that have their recent points as children. split: one parent, its children.
     refined: the old components as parents, the new as children. capacity: neither; births are refused from now on.
-    prior: neither; the automatic prior is final, and was made with the care that `reason` tells of.
+    prior: neither; the automatic prior is final, and `reason` says how it was chosen.
     """
 
     offset: int

@@ -163,7 +163,7 @@ class StreamSettings:
     """A service counts a point as novel if its novelty before it was learnt exceeds this; in (0, 1)."""
 
     novelty_rate: float = 0.01
-    """A service tells of it when so large a share of the last 1,000 points was novel; in (0, 1]."""
+    """A service raises an event when so large a share of the last 1,000 points was novel; in (0, 1]."""
 
     def __post_init__(self) -> None:
         for name, low, high in _INTEGERS:

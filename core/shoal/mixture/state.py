@@ -36,7 +36,7 @@ MOST_KEPT = 1 << 20
 
 
 class ScaleWatch(NamedTuple):
-    """What tells a change of scale: recent rows, and how it was when the prior was chosen."""
+    """What shows a change of scale: recent rows, and the variance within components when the prior was chosen."""
 
     rows: Array
     """(R, D) raw rows, those of the stretch of R points before `next_look`; later ones of them are not written yet."""

@@ -15,7 +15,7 @@ Invariants:
   offset, within its range by the one pass, outside of it by `parts.decayed_inplace`.
 - Within a round no component of the base is joined or retired, so that its row means the same in all partitions.
 - A component has its id from its birth: ids ascend with the offset of birth. Where two partitions have found the same
-  cluster, the end of the round joins their newborns if the bound rises, and an event tells of it.
+  cluster, the end of the round joins their newborns if the bound rises, and an event reports it.
 - Between two calls the state has the sum of all that was learnt so far, with what each partition has in `state.round`.
   So readers, checkpoints and refinements see every row at once, also in the middle of a round.
 

@@ -253,7 +253,7 @@ def _rules(settings: StreamSettings, limit: int) -> PassRules:
 
 
 def _report(state: MixtureState, result: PassResult, events: list[Event]) -> MixtureState:
-    """Add the births of one call of the kernel, and the first refusal of a spell without room, to `events`.
+    """Add the births of one call of the kernel to `events`, and the first refusal since there was room.
 
     Refusals come after the births: no room is made within a call.
     """
@@ -287,8 +287,7 @@ def _due_inplace(state: MixtureState, limit: int, events: list[Event], whole: bo
 
 
 def with_room(state: MixtureState, limit: int) -> MixtureState:
-    """The state, whose spell without room is over if it has fewer components than the limit. The next refusal is then
-    told again."""
+    """The state, no longer `at_capacity` if it has fewer components than the limit: the next refusal is an event."""
     return state._replace(at_capacity=False) if state.at_capacity and state.n_components < limit else state
 
 

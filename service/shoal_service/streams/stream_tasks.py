@@ -18,7 +18,7 @@ from shoal_service.streams.record_index import FamilyTree
 LOOK_S = 1.0
 """Time between two looks for learners that have come or gone. They cost no call of the store."""
 READ_S = 30.0
-"""Time after which the definitions of a stream are read again, in case that no process has told of a change."""
+"""Time after which the definitions of a stream are read again, in case that no process has announced a change."""
 
 
 class LearntStream(NamedTuple):

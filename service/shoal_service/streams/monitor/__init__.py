@@ -1,4 +1,4 @@
-"""Monitor of a stream: what is told of it beside its components. A function of the log, kept in its checkpoints.
+"""Monitor of a stream: quantities that are watched beside its components. A function of the log, kept in checkpoints.
 
 `scores` follows the log density and the novelty of the points before they were learnt, `clusters` the groups of
 components.

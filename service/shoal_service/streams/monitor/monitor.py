@@ -60,7 +60,7 @@ def new_monitor() -> Monitor:
 def observe_inplace(
     monitor: Monitor, state: "MixtureState", info: "AssimilateInfo | None", *, live: bool, refined: bool
 ) -> tuple[Monitor, Observed]:
-    """Follow an entry: the state after it, and what the learner said of its points.
+    """Follow an entry: the state after it, and what was predicted of its points before they were learnt.
 
     `live`: the warm-up was over before it. `refined`: it has adopted a refinement.
     """
