@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import fitted_suffstats, suffstats_given
@@ -66,6 +67,13 @@ class WindowData:
             else:
                 found.append(suffstats_given(family, take(params, [k]), x, weight))
         return type(found[0])(*(np.concatenate(fields) for fields in zip(*found, strict=True)))
+
+    def suffstats_under(self, family: AnyFamily, resp: csr_matrix, params: Any = None) -> Any:
+        """Statistics of T >= 1 components under responsibilities (N, T); `params` as in `suffstats`."""
+        columns = resp.tocsc()
+        starts = columns.indptr
+        spans = [slice(int(starts[k]), int(starts[k + 1])) for k in range(columns.shape[1])]
+        return self.suffstats(family, [columns.indices[s] for s in spans], [columns.data[s] for s in spans], params)
 
     def weighted(self, rows: Any, resp: Array) -> Array:
         """resp times the weights of the rows."""

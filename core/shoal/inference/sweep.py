@@ -227,11 +227,7 @@ def m_step(
     `params` (T rows) are the parameters that gave the responsibilities. Latent variables of the rows, if the family has
     any, are at their best given these too, so that a sweep raises the bound.
     """
-    columns = found.resp.tocsc()
-    starts = columns.indptr
-    spans = [slice(int(starts[k]), int(starts[k + 1])) for k in range(columns.shape[1])]
-    rows, shares = [columns.indices[s] for s in spans], [columns.data[s] for s in spans]
-    window = data.suffstats(model.family, rows, shares, params)
+    window = data.suffstats_under(model.family, found.resp, params)
     return state_of(model, found, window[0], model.family.add(window, past.stats), past, tags)
 
 

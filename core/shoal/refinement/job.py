@@ -194,14 +194,8 @@ def _mid(old: StatsAtOffset, past: StatsAtOffset, problem: Problem, solution: So
     pairs = pair_entropies(resp, problem.weights[:n])
     if n == 0:
         return past, pairs
-    data, columns = WindowData(problem.rows[:n], problem.weights[:n]), resp.tocsc()
-    spans = [slice(columns.indptr[k], columns.indptr[k + 1]) for k in range(columns.shape[1])]
-    between = data.suffstats(
-        solution.family,
-        [columns.indices[span].astype(np.int64) for span in spans],
-        [columns.data[span] for span in spans],
-        solution.family.posterior(solution.stats),
-    )
+    data, params = WindowData(problem.rows[:n], problem.weights[:n]), solution.family.posterior(solution.stats)
+    between = data.suffstats_under(solution.family, resp, params)
     stats = solution.family.add(past.stats, between)
     return StatsAtOffset(old.offset, stats, past.pairs + pairs, past.pruned_mass, old.decayed_count), pairs
 
