@@ -32,6 +32,7 @@ from shoal.inference.label_terms import (
 from shoal.inference.past import PastStats, entropy_below, no_past, past_of, stats_by_share
 from shoal.inference.restart import Found, best_found
 from shoal.inference.search import Search
+from shoal.inference.split_limits import LIMITS
 from shoal.inference.start_points import Cloud, locations_of, power_axis, principal_start, units_of
 from shoal.inference.sweep import (
     Model,
@@ -45,7 +46,7 @@ from shoal.inference.sweep import (
     swept,
     swept_from,
 )
-from shoal.inference.two_way_split import LIMITS, PlainSplit
+from shoal.inference.two_way_split import PlainSplit
 
 __all__ = [
     "LIMITS",

@@ -25,8 +25,8 @@ from shoal.inference.data import WindowData
 from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
 from shoal.inference.past import PastStats, no_past, split_past
 from shoal.inference.split import Split, propose
+from shoal.inference.split_limits import LIMITS
 from shoal.inference.sweep import Model, State, SweepStart, bound_of, converged, swept, swept_from
-from shoal.inference.two_way_split import LIMITS
 
 PriorEstimate: TypeAlias = Callable[[AnyFamily, Any, float], AnyFamily]
 """The prior that suits the statistics of components, if it raises their evidence by more than so many nats."""

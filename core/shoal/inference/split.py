@@ -20,13 +20,12 @@ from shoal.families.natural_statistics import has_location
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
+from shoal.inference.split_limits import LIMITS, SplitLimits
 from shoal.inference.start_points import Cloud, locations_of, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
-    LIMITS,
     Component,
     Part,
-    SplitLimits,
     best_division,
     division_entropy,
     log_odds,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families.capabilities import SplitPrior
-from shoal.inference.two_way_split import SplitLimits
+from shoal.inference.split_limits import SplitLimits
 from shoal.kernels.cholesky import factored, log_det_of
 from shoal.kernels.math import REORDER, exp_negative, log_one_plus
 from shoal.kernels.polygamma import digamma
