@@ -3,8 +3,8 @@
 from shoal_service.cli.connectors.garbage import rare_collections
 from shoal_service.cli.connectors.health import HealthServer
 from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder, Messages
-from shoal_service.cli.connectors.progress import Progress
-from shoal_service.cli.connectors.steps import Connector, Lag, PositionsNeededError, SourceAwayError, SourceReader, Step
+from shoal_service.cli.connectors.progress import Lag, Progress
+from shoal_service.cli.connectors.steps import Connector, PositionsNeededError, SourceAwayError, SourceReader, Step
 
 __all__ = [
     "BadMessages",

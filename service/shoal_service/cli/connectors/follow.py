@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from shoal_service.cli.connectors.lines import LineDecoder
-from shoal_service.cli.connectors.steps import Lag, Step
+from shoal_service.cli.connectors.progress import Lag
+from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
-from shoal_service.cli.connectors.steps import Lag, PositionsNeededError, SourceAwayError, Step
+from shoal_service.cli.connectors.progress import Lag
+from shoal_service.cli.connectors.steps import PositionsNeededError, SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 
 POLL_S, GATHER_S = 1.0, 0.02

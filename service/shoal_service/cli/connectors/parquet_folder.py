@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from shoal_service.cli.connectors.messages import BadMessages
-from shoal_service.cli.connectors.steps import Lag, Step
+from shoal_service.cli.connectors.progress import Lag
+from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow
 from shoal_service.wire import RecordColumns

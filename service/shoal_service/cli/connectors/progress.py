@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-if TYPE_CHECKING:
-    from shoal_service.cli.connectors.steps import Lag
-
-
 STARTING = "it has just started"
+
+
+class Lag(NamedTuple):
+    """How far a reader is behind the end of its source."""
+
+    records: int | None = None
+    """None where the source does not say."""
+    seconds: float | None = None
+    """Time between the last record that was read and the newest one. None where the source does not say."""
 
 
 class Progress:
@@ -49,7 +54,7 @@ class Progress:
         self.lag: Lag | None = None
         """How far it is behind the end of the source. None before the first read."""
 
-    def read(self, n_records: int, lag: "Lag") -> None:
+    def read(self, n_records: int, lag: Lag) -> None:
         """Count records that were read."""
         self.n_records += n_records
         self.records.inc(n_records)

@@ -16,7 +16,8 @@ import redis
 
 from shoal_service.addresses import RefusedAddressError, public_addresses
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
-from shoal_service.cli.connectors.steps import Lag, SourceAwayError, Step
+from shoal_service.cli.connectors.progress import Lag
+from shoal_service.cli.connectors.steps import SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 
 BLOCK_MS = 1000

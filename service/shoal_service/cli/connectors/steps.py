@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shoal_service.cli.connectors.progress import Progress
+from shoal_service.cli.connectors.progress import Lag, Progress
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -42,15 +42,6 @@ class Step(NamedTuple):
     """None when none of the records can be used."""
     n_records: int
     n_bad: int = 0
-
-
-class Lag(NamedTuple):
-    """How far a reader is behind the end of its source."""
-
-    records: int | None = None
-    """None where the source does not say."""
-    seconds: float | None = None
-    """Time between the last record that was read and the newest one. None where the source does not say."""
 
 
 class SourceReader(Protocol):

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from shoal_service.cli.connectors.steps import Lag, Step
+from shoal_service.cli.connectors.progress import Lag
+from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
