@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from shoal.families import shown_family
 from shoal.mixture import MixtureSnapshot, Plane, TellingFeature, ellipses, feature_plane, principal_plane
 from shoal.plotting.estimator import evenly, grouping_of
 from shoal.plotting.figures import new_axes
-from shoal.plotting.mixture_drawing import Look, draw_densities, draw_ellipses, draw_terms
+from shoal.plotting.mixture_drawing import Densities, Look, Places, draw_densities, draw_ellipses, draw_terms
 from shoal.points.arrays import Array, IntArray, as_points
 
 if TYPE_CHECKING:
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 5_000
 GRID_POINTS = 400
-
-
-class Places(NamedTuple):
-    """Components as places in two coordinates, in the order of `ids`."""
-
-    means: Array  # (K, 2), NaN where a mean does not exist
-    covariances: Array  # (K, 2, 2), NaN likewise
-    axis_names: tuple[str, str]
-    points: Array | None = None  # (N, 2)
-
-
-class Densities(NamedTuple):
-    """Components as densities of one feature."""
-
-    grid: Array  # (G,)
-    density: Array  # (K, G) weight times predictive density, per unit of the feature
-    new: Array  # (G,) the same of a new component
-    axis_name: str
-    points: Array | None = None  # (N,)
 
 
 class MixtureDisplay:

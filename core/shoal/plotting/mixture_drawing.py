@@ -15,12 +15,29 @@ from shoal.points.arrays import Array, IntArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from shoal.plotting.mixture import Densities, Places
-
 MOST_NAMES = 40
 MOST_LISTED = 10
 FEW_POINTS = 20
 MOST_LETTERS = 22
+
+
+class Places(NamedTuple):
+    """Components as places in two coordinates, in the order of `ids`."""
+
+    means: Array  # (K, 2), NaN where a mean does not exist
+    covariances: Array  # (K, 2, 2), NaN likewise
+    axis_names: tuple[str, str]
+    points: Array | None = None  # (N, 2)
+
+
+class Densities(NamedTuple):
+    """Components as densities of one feature."""
+
+    grid: Array  # (G,)
+    density: Array  # (K, G) weight times predictive density, per unit of the feature
+    new: Array  # (G,) the same of a new component
+    axis_name: str
+    points: Array | None = None  # (N,)
 
 
 class Look(NamedTuple):
@@ -64,7 +81,7 @@ class Drawn(NamedTuple):
 
 
 def draw_ellipses(
-    ax: "Axes", places: "Places", point_components: IntArray | None, look: Look, deviations: float
+    ax: "Axes", places: Places, point_components: IntArray | None, look: Look, deviations: float
 ) -> Drawn:
     """Points, then an ellipse around each mean: half axes are `deviations` roots of the covariance's eigenvalues."""
     from matplotlib.patches import Ellipse
@@ -103,7 +120,7 @@ def draw_ellipses(
     return Drawn(found, points)
 
 
-def draw_densities(ax: "Axes", densities: "Densities", look: Look) -> dict[int, Any]:
+def draw_densities(ax: "Axes", densities: Densities, look: Look) -> dict[int, Any]:
     """A histogram of the points, the density of each component times its weight, and the sum of all."""
     inks = inks_of(ax)
     if densities.points is not None and len(densities.points):
@@ -189,7 +206,7 @@ def term_name(one: TellingFeature) -> str:
     return name if one.level is None else f"{name} = {one.level}"
 
 
-def _set_extent(ax: "Axes", places: "Places", found: dict[int, Any]) -> None:
+def _set_extent(ax: "Axes", places: Places, found: dict[int, Any]) -> None:
     """Show the middle 99 % of the points, or the ellipses where there are few points, and all finite means."""
     x = places.means[np.isfinite(places.means).all(axis=1)]
     if places.points is not None and len(places.points) >= FEW_POINTS:
