@@ -1,4 +1,4 @@
-"""A data set on disk as blocks of rows: npy files, mapped into memory, and whatever `pyarrow.dataset` reads.
+"""A data set on disk as blocks of rows.
 
 Blocks follow from the data alone, never from the workers, so that sums over blocks are the same for any number of them.
 A block is small to send to a worker, which reads its rows in chunks.
@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shoal.errors import InputError, NoPointsError, SettingError, ShapeError, did_you_mean
+from shoal.errors import SettingError, ShapeError, did_you_mean
 from shoal.points.arrays import Array
-from shoal.runtime.files import files_of, folder_in_common, is_file_name
 
 BLOCK_ROWS = 100_000
 """Least rows of a block, except of the last one of a file."""
@@ -19,8 +18,6 @@ _BLOCK_ELEMENTS = 1 << 22
 """Elements of a larger block of few features: 16 MiB in single precision."""
 _CHUNK_ELEMENTS = 1 << 20
 """Elements of a chunk: 8 MiB in double precision."""
-_ARROW_FORMATS = {"parquet": "parquet", "pq": "parquet", "arrow": "ipc", "feather": "ipc"}
-"""Formats of `pyarrow.dataset` by the end of a file's name."""
 
 
 class Block(Protocol):
@@ -84,77 +81,6 @@ def chunks_of(block: Block, n_features: int) -> Iterator[Array]:
 def block_rows(n_features: int) -> int:
     """Rows of a block of so many features."""
     return max(BLOCK_ROWS, _BLOCK_ELEMENTS // n_features)
-
-
-def is_dataset(source: Any) -> bool:
-    """Whether a source names files, or is a data set: not an array, a table or a data frame."""
-    if isinstance(source, Dataset):
-        return True
-    if isinstance(source, list | tuple):
-        return len(source) > 0 and all(map(is_file_name, source))
-    return is_file_name(source) or _is_arrow(source)
-
-
-def open_dataset(source: Any, columns: Sequence[str] | None = None) -> Dataset:
-    """The data set of a file, a folder, a glob, a list of these, or a `pyarrow.dataset.Dataset`.
-
-    Files end in npy, parquet, pq, arrow or feather, and all are read alike. A folder stands for all such files in it
-    and below. Files are in the order of their names. `columns` names the features of files with named columns; None:
-    all columns. A single column of lists of one length holds all features. Only heads of files are read.
-
-    Raises InputError for files that cannot be read or do not agree, NoPointsError without rows, SettingError for
-    columns.
-    """
-    if isinstance(source, Dataset):
-        return source
-    found = _arrow_dataset(source, columns) if _is_arrow(source) else _dataset_of_files(source, columns)
-    if found.n_rows == 0:
-        raise NoPointsError(f"{source} has no rows; give files that have some")
-    return found
-
-
-def _dataset_of_files(source: Any, columns: Sequence[str] | None) -> Dataset:
-    sources = [source] if is_file_name(source) else list(source)
-    paths = files_of(sources, ("npy", *_ARROW_FORMATS))
-    kinds = {path.rpartition(".")[2].lower() for path in paths}
-    if kinds == {"npy"}:
-        if columns is not None:
-            raise SettingError(f"columns are chosen by name, {', '.join(columns)}, but npy files have no names")
-        from shoal.offline.npy_rows import open_npy
-
-        return _named(open_npy(paths))
-    formats = {_ARROW_FORMATS.get(kind) for kind in kinds}
-    if len(formats) > 1 or None in formats:
-        endings = ", ".join(sorted(kinds))
-        raise InputError(f"the files have the endings {endings}; give files of one format: npy, Parquet or Arrow")
-    arrow = _pyarrow()
-    try:
-        return _named(_arrow_dataset(arrow.dataset(paths, format=formats.pop()), columns))
-    except (OSError, arrow.pa.ArrowException) as error:
-        raise InputError(f"{paths[0]} is not a usable file: {str(error).splitlines()[0]}") from error
-
-
-def _named(found: Dataset) -> Dataset:
-    """The data set with its files named within their folder."""
-    names = folder_in_common([file.path for file in found.files])
-    return found._replace(files=tuple(file._replace(name=name) for file, name in zip(found.files, names, strict=True)))
-
-
-def _arrow_dataset(source: Any, columns: Sequence[str] | None) -> Dataset:
-    from shoal.offline.arrow_rows import open_arrow
-
-    return open_arrow(source, columns)
-
-
-def _is_arrow(source: Any) -> bool:
-    """Whether it is a `pyarrow.dataset.Dataset`, without a load of pyarrow."""
-    return any(kind.__module__ == "pyarrow._dataset" and kind.__name__ == "Dataset" for kind in type(source).__mro__)
-
-
-def _pyarrow() -> Any:
-    from shoal.offline.arrow_rows import pyarrow_dataset
-
-    return pyarrow_dataset()
 
 
 def chosen_columns(columns: Sequence[str] | None, names: Sequence[str]) -> list[str]:
