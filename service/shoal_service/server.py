@@ -5,9 +5,7 @@ import contextlib
 import gc
 import os
 import socket
-import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from uvicorn.server import ServerState
 from shoal.errors import SettingError
 from shoal_service.connections import connection_class, most_connections
 from shoal_service.settings import Settings, is_exposed, is_loopback
+from shoal_service.temporary_folder import TemporaryFolder
 from shoal_service.tls import tls_options
 
 NOT_STARTED = 6
@@ -29,8 +28,8 @@ GRACE_SHARE = 0.25
 """Share of `shutdown_s` in which running requests may end by themselves."""
 CHILD_CONNECTIONS = 1024
 """Largest number of connections of child processes."""
-SOCKET, FOLDERS = "children.sock", "shoal-"
-"""Name of the socket of the children, and beginning of the folders that are made for it."""
+SOCKET = "children.sock"
+"""Name of the socket of the children."""
 LONGEST_SOCKET_PATH = 100
 """Bytes of the path of a Unix socket; Linux allows 107, other systems 103."""
 SWITCH_INTERVAL_S = 0.001
@@ -100,7 +99,7 @@ class ChildServer:
     def __init__(self, folder: Path | None) -> None:
         """The socket is made in `folder`, which no other process uses, or among the temporary files of the system."""
         self._folder = folder
-        self._made: Path | None = None
+        self._made: TemporaryFolder | None = None
         self._server: asyncio.Server | None = None
         self._state = ServerState()
         self.address = ""
@@ -121,19 +120,15 @@ class ChildServer:
             if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
                 with contextlib.suppress(OSError):  # a file system without sockets
                     return self._bound(path)
-        remove_leftovers(Path(tempfile.gettempdir()))
-        self._made = Path(tempfile.mkdtemp(prefix=FOLDERS))
-        return self._bound(self._made / SOCKET)
+        self._made = TemporaryFolder("children")
+        return self._bound(self._made.path / SOCKET)
 
     def _bound(self, path: Path) -> socket.socket:
-        before = path.with_name("new.sock")
-        before.unlink(missing_ok=True)  # left behind by a process that was killed
+        path.unlink(missing_ok=True)  # left behind by a process that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listener.bind(str(before))
-            before.chmod(0o600)
-            listener.listen()
-            before.replace(path)  # under its own name it always listens, so `remove_leftovers` keeps it
+            listener.bind(str(path))
+            path.chmod(0o600)
         except OSError:
             listener.close()
             raise
@@ -149,41 +144,7 @@ class ChildServer:
             connection.shutdown()
         Path(self.address).unlink(missing_ok=True)
         if self._made is not None:
-            with contextlib.suppress(FileNotFoundError):  # another process that starts has removed it meanwhile
-                self._made.rmdir()
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what `ChildServer` left behind in a folder for temporary files when its process was killed.
-
-    That is a folder of its own of this user, which holds the socket and nothing else, and nobody listens at it.
-    Anything else is kept, and so is what cannot be removed.
-    """
-    for made in folder.glob(f"{FOLDERS}*"):
-        with contextlib.suppress(OSError):
-            if _is_own_folder(made) and os.listdir(made) == [SOCKET] and _is_abandoned(made / SOCKET):
-                (made / SOCKET).unlink()
-                made.rmdir()
-
-
-def _is_own_folder(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
-
-
-def _is_abandoned(path: Path) -> bool:
-    """Whether a path is a socket at which nobody listens. The system knows that of processes in containers, too."""
-    if not stat.S_ISSOCK(path.lstat().st_mode):
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.setblocking(False)
-        try:
-            client.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except BlockingIOError:  # more wait than it accepts
-            return False
-    return False
+            self._made.remove()
 
 
 def check_exposure(settings: Settings, has_keys: bool | None) -> None:

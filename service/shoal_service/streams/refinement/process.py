@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal_service.child_processes import command_of, environment
+from shoal_service.temporary_folder import TemporaryFolder
 
 POLL_S = 0.25
 
@@ -173,6 +174,7 @@ class WorkDir:
     def __init__(self, path: Path | None) -> None:
         """`path` belongs to this process alone. None: a new directory among the system's temporary files."""
         self._path = path
+        self._made: TemporaryFolder | None = None
         self._opened: Path | None = None
 
     @contextlib.contextmanager
@@ -184,7 +186,8 @@ class WorkDir:
     def _open(self) -> Path:
         if self._opened is None:
             if self._path is None:
-                self._opened = Path(tempfile.mkdtemp(prefix="shoal-refining-"))
+                self._made = TemporaryFolder("refining")
+                self._opened = self._made.path
             else:
                 shutil.rmtree(self._path, ignore_errors=True)  # left behind by a process that was killed
                 self._path.mkdir(mode=0o700, parents=True)
@@ -193,5 +196,7 @@ class WorkDir:
 
     def close(self) -> None:
         """Remove the directory."""
-        if self._opened is not None:
+        if self._made is not None:
+            self._made.remove()
+        elif self._opened is not None:
             shutil.rmtree(self._opened, ignore_errors=True)
