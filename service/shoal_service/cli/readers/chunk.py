@@ -1,18 +1,21 @@
 """Chunks of a file: a table of points with the fields of records beside it, and the places of its rows."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.points.arrays import MAX_MAGNITUDE, IntArray
-from shoal.points.rows import SparseRows
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.record_fields import checked_fields
 
-Table = npt.NDArray[Any] | SparseRows
+if TYPE_CHECKING:
+    from shoal.points.rows import SparseRows
+
+Table: TypeAlias = "npt.NDArray[Any] | SparseRows"
+"""Whoever makes compressed rows imports their type: with SciPy's it takes a fifth of the start of a connector."""
 
 _ANY_PAYLOAD = 2**31
 """The server has its own limit."""
@@ -77,7 +80,7 @@ def checked_chunk(
 
 def _numbers_of(points: Any) -> Any:
     """The points, with zeros in the place of texts."""
-    if isinstance(points, SparseRows) or points.dtype != object:
+    if not isinstance(points, np.ndarray) or points.dtype != object:
         return points
     texts = [isinstance(value, str) for row in points[:1] for value in row]
     if not texts:
@@ -89,7 +92,7 @@ def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows)
     """The rows that hold infinity, a magnitude above 1e150, or NaN where it is no missing value."""
     points = _numbers_of(points)
     with np.errstate(invalid="ignore"):
-        if isinstance(points, SparseRows):
+        if not isinstance(points, np.ndarray):
             at = np.flatnonzero(~(np.abs(points.data) <= MAX_MAGNITUDE))
             rows = np.unique(np.searchsorted(points.indptr, at, side="right") - 1)
         else:
@@ -101,7 +104,7 @@ def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows)
 
 
 def _bad_number(points: Any, i: int, labels: Callable[[int], str] | None) -> BadRowError:
-    values = points[[i]].data if isinstance(points, SparseRows) else points[i]
+    values = points[[i]].data if not isinstance(points, np.ndarray) else points[i]
     j = int(np.flatnonzero(~(np.abs(values) <= MAX_MAGNITUDE))[0])
     name = f" ({labels(j)})" if labels is not None else ""
     return BadRowError(f"{float(values[j]):g} among the numbers{name}", "fix or drop the row")
@@ -140,7 +143,7 @@ def _taken(values: Any, rows: Any) -> Any:
 
 
 def _shown(points: Any, i: int) -> Any:
-    if isinstance(points, SparseRows):
+    if not isinstance(points, np.ndarray):
         row = points[[i]]
         return {"indices": row.indices.tolist(), "values": row.data.tolist()}
     return points[i].tolist()

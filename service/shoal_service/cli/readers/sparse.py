@@ -8,18 +8,20 @@ import itertools
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from shoal.errors import InputError
-from shoal.points.rows import SparseRows
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.wire import WireLimits
 from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of
+
+if TYPE_CHECKING:
+    from shoal.points.rows import SparseRows
 
 CHUNK_BYTES = 4 << 20
 
@@ -48,9 +50,11 @@ def is_sparse_npz(path: Path) -> bool:
         return False
 
 
-def open_sparse_npz(path: Path, name: str) -> tuple[Iterator[SparseRows], int]:
+def open_sparse_npz(path: Path, name: str) -> "tuple[Iterator[SparseRows], int]":
     """Chunks of the matrix, and the number of its rows. The whole file is read, because rows lie in several parts."""
     from scipy.sparse import load_npz
+
+    from shoal.points.rows import SparseRows
 
     try:
         matrix: Any = load_npz(path)  # it allows no pickle
@@ -97,8 +101,10 @@ def ndjson_chunks(
         yield checked_chunk(matrix, "line", numbers, bad, fields=fields, rows=[line.strip() for _, line in block])
 
 
-def _read(lines: list[str], width: int) -> tuple[SparseRows, Fields]:
+def _read(lines: list[str], width: int) -> "tuple[SparseRows, Fields]":
     """The matrix of some lines, and the fields beside their points."""
+    from shoal.points.rows import SparseRows
+
     records = [_RECORD.decode(line) if '"point"' in line else _Record(_ROW.decode(line)) for line in lines]
     lists = ([getattr(record, name) for record in records] for name in ("key", "time", "payload", "weight"))
     given = (values if any(value is not None for value in values) else None for values in lists)
