@@ -19,11 +19,14 @@ LONG_FILES = (
     "tests/system/test_redis_faults.py",
     "tests/statistical/sampling/test_geweke.py",
     "tests/system/test_redis_roles.py",
+    "tests/service/routes/test_configured_sources.py",
     "tests/statistical/test_memory.py",
     "tests/system/test_kill.py",
     "tests/system/test_papers.py",
+    "tests/system/test_cold_kernels.py",
     "tests/system/test_kill_connect.py",
     "tests/system/test_examples.py",
+    "tests/system/test_shared_pieces.py",
     "tests/system/test_kill_refinement.py",
     "tests/system/test_documents.py",
     "tests/system/test_redis_refining.py",
@@ -46,6 +49,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_runtest_teardown() -> None:
+    """Keep them out again where a test has let go of what was kept out, as the end of a connector does."""
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
@@ -20,7 +21,7 @@ from shoal_service.wire import from_log
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
 N, KILLS = 3000, 4
-CHILD = b"shoal_service.cli.connectors.configured"
+CHILD = "shoal_service.cli.connectors.configured"
 
 
 @pytest.fixture
@@ -33,11 +34,10 @@ def children(service: RunningService) -> list[int]:
     """Process ids of the children of a service that run sources."""
     assert service.process is not None
     found = []
-    for task in Path(f"/proc/{service.process.pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread or a child that has just ended
-            for pid in map(int, (task / "children").read_text().split()):
-                if CHILD in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
+    for child in psutil.Process(service.process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if CHILD in child.cmdline():
+                found.append(child.pid)
     return found
 
 

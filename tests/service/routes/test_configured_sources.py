@@ -79,7 +79,7 @@ async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool], path
     until = time.monotonic() + PATIENCE_S
     while not holds(state := (await running.json(path))["state"]):
         assert time.monotonic() < until, state
-        await anyio.sleep(0.02)
+        await anyio.sleep(0.05)
     return dict(state)
 
 
