@@ -88,7 +88,11 @@ class Texts:
         table = self._table
         if table is not None and table.shape[1] == len(text):
             return np.flatnonzero((table == np.frombuffer(text, np.uint8)).all(axis=1)).tolist()
-        return [i for i in np.flatnonzero(self.lengths == len(text)).tolist() if self[i] == text]
+        as_long = np.flatnonzero(self.lengths == len(text))
+        starts = self.ends[as_long] - len(text)
+        equal = self.data[starts[:, None] + np.arange(len(text))] == np.frombuffer(text, np.uint8)
+        places: list[int] = as_long[equal.all(axis=1)].tolist()
+        return places
 
     def words(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
         """(N, W) the strings as 64-bit words, filled up with zeros; and their lengths."""

@@ -12,7 +12,7 @@ from wire_bodies import ARROW, JSON, LIMITS, MSGPACK, NDJSON, arrow_body
 
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError, ShoalError
 from shoal_service.errors import MalformedBodyError
-from shoal_service.wire import decode, parse_points_query
+from shoal_service.wire import Texts, decode, parse_points_query
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
 from shoal_service.wire.record_columns import RecordColumns
@@ -141,3 +141,15 @@ def test_without_texts_the_numbers_are_as_ever() -> None:
     points = decode(b'{"points": [[1, 2], [3, 4]]}', JSON, TEXTS)
     assert points.texts is None
     np.testing.assert_array_equal(points.x, [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize("of_one_length", [False, True])
+def test_the_places_of_a_string_are_those_that_hold_it(of_one_length: bool) -> None:
+    rng = np.random.default_rng(4)
+    texts = [bytes(rng.integers(97, 99, size=3 if of_one_length else rng.integers(5)).tolist()) for _ in range(200)]
+    held = Texts.of(texts)
+    part = held.part(20, 150)
+    for text in {*texts, b"abx", b"a longer one than any"}:
+        assert held.places_of(text) == [i for i, other in enumerate(texts) if other == text]
+        assert part.places_of(text) == [i for i, other in enumerate(texts[20:150]) if other == text]
+    assert Texts.empty(3).places_of(b"") == [0, 1, 2]
