@@ -1,17 +1,22 @@
 """Many streams in one process over SQLite: memory a stream, a restart, threads, and processor time.
 
-    python benchmarks/service/many_streams.py [--streams 10000] [--points-per-s 2] [--seconds 30] [--idle-s 5]
+    python benchmarks/service/many_streams.py [--streams 10000] [--points-per-s 2] [--batch-s 5 10 60] [--seconds 30]
+        [--idle-s 5] [--out benchmarks/results/many_streams.csv]
 
 Each figure comes from a process of its own on the same folder, with all parts of the service but the HTTP server:
 
 - `fill` creates the streams and sends each 300 points of three clusters in the plane, as three batches;
 - `restart` opens them again, says how long that took, and stays idle; then it uses some streams, one after another, and
-  sends each stream its points, ten seconds' worth in one batch, as collectors do. A stream is at rest that was not used
-  for `--idle-s`: with the default, between any two of its batches.
+  sends each stream its points, those of `--batch-s` seconds in one batch, as collectors do. A stream that was not used
+  for `--idle-s` is at rest: with the default, between any two of its batches.
+
+The machine may have other work. So the figure to compare is the CPU time of a batch, and `cores` says how much of the
+machine the process got.
 """
 
 import argparse
 import asyncio
+import csv
 import io
 import os
 import subprocess
@@ -21,6 +26,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +41,8 @@ from shoal_service.wire import Points
 CENTRES = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
 AT_ONCE = 200
 """Requests in flight."""
-BATCH_S = 10.0
-"""Time whose points are sent as one batch."""
+SAMPLED = 10
+"""Of so many batches, the lag of one is measured: a request that waits has its snapshot published at once."""
 STREAM = {"n_features": 2}
 
 
@@ -110,9 +116,10 @@ async def fill(folder: str, n: int, base: float) -> None:
     await asyncio.to_thread(runtime.close, 600)
 
 
-async def restart(folder: str, n: int, points_per_s: float, seconds: float, idle_s: float, base: float) -> None:
+async def restart(asked: argparse.Namespace, base: float) -> None:
+    n, idle_s = asked.streams, asked.idle_s
     began, cpu = time.perf_counter(), time.process_time()
-    runtime = opened(folder, idle_s, n)
+    runtime = opened(asked.folder, idle_s, n)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(
         f"restart: ready after {took:.1f} s, {cpu:.1f} s of CPU; {loaded(runtime):,} streams loaded, "
@@ -128,7 +135,12 @@ async def restart(folder: str, n: int, points_per_s: float, seconds: float, idle
     print(
         f"a request to a stream that is not in memory: {1e3 * np.median(waits):.1f} ms, {1e3 * max(waits):.1f} at most"
     )
-    await traffic(runtime, n, points_per_s, seconds)
+    found = []
+    for batch_s in asked.batch_s:
+        found.append(await traffic(runtime, n, asked.points_per_s, batch_s, asked.seconds))
+        print(f"traffic: {found[-1]}; {threading.active_count()} threads", flush=True)
+    if asked.out is not None:
+        write(asked.out, found)
     print(f"after the traffic: {loaded(runtime):,} loaded, {(rss_kib() - base) / n:.0f} KiB a stream")
     until = time.perf_counter() + 120.0
     while idle_s < 60.0 and loaded(runtime) and time.perf_counter() < until:
@@ -148,43 +160,105 @@ async def idle(runtime: Runtime, words: str) -> None:
     print(f"{words}: {100 * share:.1f} % of a processor, {threading.active_count()} threads")
 
 
-async def traffic(runtime: Runtime, n: int, points_per_s: float, seconds: float) -> None:
-    rng, size = np.random.default_rng(3), round(points_per_s * BATCH_S)
-    cpu, began, sent, most_threads = time.process_time(), time.perf_counter(), 0, 0
-    receipts: list[Receipt] = []
-    per_s = n / BATCH_S
+class Traffic(NamedTuple):
+    """What a process bore of a rate of batches."""
+
+    streams: int
+    points: int
+    """Of a batch."""
+    asked_per_s: float
+    """Batches a second that the streams send in all."""
+    seconds: float
+    accepted_per_s: float
+    learnt_per_s: float
+    """Batches over the time until the last of them was seen."""
+    cpu_ms: float
+    """CPU time of a batch, of this process and its children."""
+    cores: float
+    """CPU time over time."""
+    accept_ms: float
+    """Until a batch was accepted: median."""
+    lag_s: float
+    """From then on until it was learnt and published: median of every `SAMPLED`th batch."""
+    lag_95_s: float
+    memory_mib: float
+    """Of the process at the end, all that it loads included."""
+    load: float
+    """Of the machine, over the last minute."""
+
+
+async def traffic(runtime: Runtime, n: int, points_per_s: float, batch_s: float, seconds: float) -> Traffic:
+    """Send each stream its points in batches of `batch_s` seconds' worth, one stream after another."""
+    rng, size = np.random.default_rng(3), max(1, round(points_per_s * batch_s))
+    cpu, began, sent = processor_s(), time.perf_counter(), 0
+    per_s, accepting, lags, watched = n / batch_s, [], [], []
+
+    async def send(i: int) -> Receipt:
+        at = time.perf_counter()
+        receipt = await runtime.streams.ingest(f"s{i % n}", rows(size, rng))
+        accepting.append(time.perf_counter() - at)
+        if i % SAMPLED == 0:
+            watched.append(asyncio.create_task(watch(receipt)))
+        return receipt
+
+    async def watch(receipt: Receipt) -> None:
+        at = time.perf_counter()
+        await runtime.streams.wait_until_visible(receipt, 600)
+        lags.append(time.perf_counter() - at)
+
     while (now := time.perf_counter() - began) < seconds:
-        due = int(now * per_s)
-        parts = range(sent, min(due, sent + AT_ONCE))
-        batches = (runtime.streams.ingest(f"s{i % n}", rows(size, rng)) for i in parts)
-        receipts = await asyncio.gather(*batches) or receipts
+        parts = range(sent, min(int(now * per_s), sent + AT_ONCE))
+        last = await asyncio.gather(*(send(i) for i in parts))
         sent += len(parts)
-        most_threads = max(most_threads, threading.active_count())
-        await asyncio.sleep(0.01)
+        if not parts:
+            await asyncio.sleep(0.01)
     took = time.perf_counter() - began
-    at = time.perf_counter()
-    await asyncio.gather(*(runtime.streams.wait_until_visible(receipt, 300) for receipt in receipts))
-    spent = time.process_time() - cpu
-    per_stream = sent * size / took / n
-    print(
-        f"traffic: {per_stream:.2f} points/s a stream in {sent / took:.0f} batches/s; {1e3 * spent / sent:.2f} ms of "
-        f"CPU a batch, {most_threads} threads at most; the last were seen after {time.perf_counter() - at:.2f} s"
+    await asyncio.gather(*watched, *(runtime.streams.wait_until_visible(receipt, 600) for receipt in last))
+    whole, spent = time.perf_counter() - began, processor_s() - cpu
+    return Traffic(
+        streams=n,
+        points=size,
+        asked_per_s=round(per_s, 1),
+        seconds=round(took, 1),
+        accepted_per_s=round(sent / took, 1),
+        learnt_per_s=round(sent / whole, 1),
+        cpu_ms=round(1e3 * spent / sent, 2),
+        cores=round(spent / whole, 2),
+        accept_ms=round(1e3 * float(np.median(accepting)), 1),
+        lag_s=round(float(np.median(lags)), 2),
+        lag_95_s=round(float(np.quantile(lags, 0.95)), 2),
+        memory_mib=round(rss_kib() / 1024, 1),
+        load=round(os.getloadavg()[0], 1),
     )
+
+
+def processor_s() -> float:
+    """CPU time of this process and its children that have ended, in seconds."""
+    return sum(os.times()[:4])
+
+
+def write(path: Path, found: list[Traffic]) -> None:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(Traffic._fields)
+        table.writerows(found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--points-per-s", type=float, default=2.0)
+    parser.add_argument("--batch-s", type=float, nargs="+", default=[10.0])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--idle-s", type=float, default=5.0)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--part", choices=["fill", "restart"])
     parser.add_argument("--folder")
     asked = parser.parse_args()
     if asked.part == "fill":
         asyncio.run(fill(asked.folder, asked.streams, base_kib()))
     elif asked.part == "restart":
-        asyncio.run(restart(asked.folder, asked.streams, asked.points_per_s, asked.seconds, asked.idle_s, base_kib()))
+        asyncio.run(restart(asked, base_kib()))
     else:
         with tempfile.TemporaryDirectory() as folder:
             for part in ("fill", "restart"):
