@@ -106,7 +106,7 @@ def processes(rounds: int) -> list[Row]:
         store = RedisStore(server.url)
         sharing = PieceSharing(store.messages, Settings(store="redis", piece_threads=1), make_log("error", "json"))
         sharing.start()
-        while store.messages.send(sharing._everyone, b"gone none none\n") < 2:
+        while sharing._messages.send(sharing._messages.everyone, "gone", "none") < 2:
             time.sleep(0.1)
         try:
             for family, d, k in STREAMS:

@@ -65,8 +65,8 @@ async def events(
       `cluster-renamed`, with ids of clusters as parents and children.
 
     Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
-    names another incarnation first gets an event `gap`. It should then read `/components` again. The first block has an
-    `id` and no event, so that a client whose connection is lost before the first event misses none.
+    names another incarnation first gets an event `gap`. It should then read `/components` again. Otherwise the first
+    block has an `id` and no event, so that a client whose connection is lost before the first event misses none.
     """
     service, name = service_of(request), stream_of(request)
     service.streams.check()
@@ -108,7 +108,8 @@ def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[P
 
 async def _written(service: Service, stream: Stream, feed: Feed, place: Place, gap: str | None) -> AsyncIterator[bytes]:
     """Send the events from `place` on, until the service stops or the stream ends."""
-    yield b"retry: 1000\nid: %s\n\n" % _before(stream, place).encode()
+    begins = "" if gap is not None else f"id: {_before(stream, place)}\n"  # with that id, nobody would hear of the gap
+    yield f"retry: 1000\n{begins}\n".encode()
     quiet_since = time.monotonic()
     while not service.streams.stopping:
         batch = feed.after(place)

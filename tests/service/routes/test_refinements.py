@@ -210,6 +210,8 @@ async def test_another_incarnation_and_bad_places(fed: Any, follow: Any) -> None
     await fed.http.delete("/streams/s")
     await fed.http.put("/streams/s", json=SMALL)
     await fed.learn([[0.0, 0.0]] * 20, "/streams/s/ingest")
+    first = await anext(follow("/streams/s/events", headers={"Last-Event-ID": old}).blocks())
+    assert "id" not in first, "a client whose connection is lost here would never hear of the gap"
     found = await follow("/streams/s/events", headers={"Last-Event-ID": old}).events(2)
     assert found[0]["kind"] == "gap"
     assert "created again" in found[0]["reason"]
