@@ -55,4 +55,5 @@ def remove_abandoned(place: Path) -> None:
 
 def _is_own_folder(path: Path) -> bool:
     found = path.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
+    permissions = stat.S_IMODE(found.st_mode) & 0o777  # without the bit that a folder may have from its parent
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and permissions == 0o700

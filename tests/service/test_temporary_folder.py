@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -112,3 +113,13 @@ def test_a_folder_is_locked_before_another_process_may_look(place: Path, monkeyp
     made = TemporaryFolder("new")
     assert kept(place) == [made.path.name]
     made.remove()
+
+
+def test_folders_in_a_place_that_hands_down_its_group_are_removed_too(place: Path) -> None:
+    place.chmod(0o2700)
+    killed = TemporaryFolder("killed")
+    assert killed.path.stat().st_mode & stat.S_ISGID
+    os.close(killed._lock)
+    running = TemporaryFolder("running")
+    assert kept(place) == [running.path.name]
+    running.remove()

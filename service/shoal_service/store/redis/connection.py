@@ -56,6 +56,21 @@ class Connections:
         connection.open()
         return connection
 
+    def subscribe(self, channels: Sequence[str]) -> "Connection":
+        """Return a new connection that is subscribed to channels, for `Connection.next_message`. The caller closes it.
+
+        Raises the error when the server refuses a channel: such a connection would never have a message.
+        """
+        connection = self.connect()
+        try:
+            for reply in connection.exchange([("SUBSCRIBE", channel) for channel in channels]):
+                if isinstance(reply, Exception):
+                    raise reply
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def ask(self, *commands: Command) -> list[Any]:
         """Send commands that change nothing, and return their replies in order.
 

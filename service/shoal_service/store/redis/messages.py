@@ -54,7 +54,7 @@ class RedisMessages:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                connection = self._connections.connect()
+                connection = self._connections.subscribe(self._channels)
             except redis.exceptions.RedisError as error:
                 _log.debug("no messages from redis: %s", error)
                 self._closing.wait(POLL_S)
@@ -67,7 +67,6 @@ class RedisMessages:
                 connection.close()
 
     def _listen(self, connection: Connection) -> None:
-        connection.exchange([("SUBSCRIBE", channel) for channel in self._channels])
         self._on_message(None)
         while not self._closing.is_set():
             if (message := connection.next_message(_LISTEN_S)) is not None:

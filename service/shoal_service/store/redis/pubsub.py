@@ -109,7 +109,7 @@ class Subscription:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                connection = self._connections.connect()
+                connection = self._connections.subscribe([self._channel])
             except redis.exceptions.RedisError as error:
                 _log.debug("no subscription to redis: %s", error)
                 self._closing.wait(POLL_S)
@@ -122,7 +122,6 @@ class Subscription:
                 connection.close()
 
     def _listen(self, connection: Connection) -> None:
-        connection.exchange([("SUBSCRIBE", self._channel)])
         self._notify_all()  # earlier messages were missed
         while not self._closing.is_set():
             if (message := connection.next_message(_LISTEN_S)) is not None:
