@@ -39,10 +39,10 @@ def test_a_component_that_moved_relates_both_clusters() -> None:
     assert changes(before, after) == (ClusterChange("regrouped", (0, 1), (0, 1)),)
 
 
-def test_heirs_of_components_that_have_gone_count_as_them() -> None:
+def test_successors_of_components_that_have_gone_count_as_them() -> None:
     before, after = clustering((0, 1), (4,)), clustering((9,), (10, 11))
-    heirs = {0: (9,), 1: (9, 10), 4: ()}
-    assert changes(before, after, heirs.__getitem__) == (
+    successors = {0: (9,), 1: (9, 10), 4: ()}
+    assert changes(before, after, successors.__getitem__) == (
         ClusterChange("split", (0,), (9, 10)),
         ClusterChange("gone", (4,), ()),
     )

@@ -18,9 +18,9 @@ def stats_of(*masses: float) -> Any:
     return PRIOR.suffstats(x, np.diag(masses))
 
 
-def end(past: Lineage, component: int, *heirs: int, stats: Any = None, budget: int = PLENTY) -> Lineage:
+def end(past: Lineage, component: int, *successors: int, stats: Any = None, budget: int = PLENTY) -> Lineage:
     ids = np.array([component])
-    return retire(past, ids, ids * 10, ids * 10 + 5, component * 100, [heirs], stats, budget)
+    return retire(past, ids, ids * 10, ids * 10 + 5, component * 100, [successors], stats, budget)
 
 
 def test_nothing_is_known_of_ids_never_retired() -> None:

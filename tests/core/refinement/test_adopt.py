@@ -150,9 +150,9 @@ def test_a_merge_tells_parents_and_child_and_the_vanished_answer_with_it(
         gone |= set(event.parents) - set(event.children)
     assert gone == before - after
     for component in gone:
-        heirs = successors_of(state.lineage, component)
-        assert len(heirs) == 1
-        assert set(heirs) <= after
+        successors = successors_of(state.lineage, component)
+        assert len(successors) == 1
+        assert set(successors) <= after
 
 
 def test_a_cluster_that_did_not_change_keeps_its_id_when_others_do(

@@ -103,11 +103,11 @@ def test_joins_and_prunes_carry_statistics_at_offsets(family_case: Any) -> None:
     assert events, "the case was made for a join"
     groups = np.zeros((k, merged.n_components))
     place = {int(i): row for row, i in enumerate(merged.live_ids)}
-    heir = {event.parents[1]: event.children[0] for event in events}
+    successor = {event.parents[1]: event.children[0] for event in events}
     for row in range(k):
         now = 10 + row
-        while now in heir:
-            now = heir[now]
+        while now in successor:
+            now = successor[now]
         groups[row, place[now]] = 1.0
     due = prior.suffstats(x[:n_past], resp[:n_past] @ groups)
     past, live = stats_at_offsets(merged)[0], merged.n_components

@@ -1,4 +1,4 @@
-"""Bounds on components and bytes: births are refused beyond, with one event a spell."""
+"""Bounds on components and bytes: births are refused beyond, with one event until there is room again."""
 
 from types import SimpleNamespace
 

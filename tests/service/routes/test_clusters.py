@@ -123,8 +123,8 @@ async def test_a_retired_component_counts_as_what_has_its_points(running: Any, c
     assert {one for one in found if one is not None} <= live
     for component, cluster in zip(told, found, strict=True):
         if component not in live:
-            heirs = view.snapshot.past(component)[0].successors
-            assert (cluster is None) == (not heirs)
+            successors = view.snapshot.past(component)[0].successors
+            assert (cluster is None) == (not successors)
 
 
 async def test_stability_is_that_of_the_library_on_the_points_of_the_window(running: Any) -> None:

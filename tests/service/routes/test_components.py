@@ -165,9 +165,9 @@ async def test_a_component_that_lives_no_more_names_its_heir(running: Any) -> No
     assert one["live"] is False
     assert one["retired_at"] > one["born_at"]
     assert set(one["successors"]) <= live
-    heir = await running.json(f"/streams/twins/components/{one['successors'][0]}")
+    successor = await running.json(f"/streams/twins/components/{one['successors'][0]}")
     born, retired = one["born_at"], one["retired_at"]
-    assert {"id": gone[0], "born_at": born, "retired_at": retired} in heir["lineage"]
+    assert {"id": gone[0], "born_at": born, "retired_at": retired} in successor["lineage"]
 
 
 @ON_MEMORY

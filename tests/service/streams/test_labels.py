@@ -24,7 +24,7 @@ def view_of(live: list[int], retired: dict[int, list[int]]) -> Any:
     ids = sorted(retired)
     links = np.cumsum([0, *(len(retired[i]) for i in ids)])
     none = np.zeros(len(ids), dtype=np.int64)
-    successors = np.array([heir for i in ids for heir in retired[i]], dtype=np.int64)
+    successors = np.array([one for i in ids for one in retired[i]], dtype=np.int64)
     lineage = Lineage(np.array(ids, dtype=np.int64), none, none, none, links, successors, None)
     return SimpleNamespace(snapshot=SimpleNamespace(ids=np.array(live, dtype=np.int64), lineage=lineage))
 
@@ -40,7 +40,7 @@ def shown(given: dict[int, str | None], live: list[int], retired: dict[int, list
         ({3: "a"}, [3, 4], {}, {3: "a"}),
         ({9: "b"}, [3], {9: [3]}, {3: "b"}),  # a merge: the survivor has none of its own
         ({3: "a", 9: "b"}, [3], {9: [3]}, {3: "a"}),  # and here it has one
-        ({5: "c"}, [6, 7], {5: [7, 6]}, {6: "c"}),  # a split: the oldest heir
+        ({5: "c"}, [6, 7], {5: [7, 6]}, {6: "c"}),  # a split: the oldest successor
         ({5: "c"}, [7, 9], {5: [6, 7], 6: [9]}, {7: "c"}),  # the oldest that lives
         ({8: "x", 9: "y"}, [3], {9: [3], 8: [3]}, {3: "x"}),  # of two, the older one's
         ({9: "y", 8: "x"}, [3], {9: [8], 8: [3]}, {3: "x"}),  # the later one on the way counts
@@ -67,16 +67,16 @@ def test_labels_of_random_families_are_those_of_a_plain_search() -> None:
         live = [i for i in range(n) if i not in retired]
         given = {i: f"label {i}" for i in range(n) if rng.random() < 0.4}
 
-        def heirs(i: int, retired: dict[int, list[int]] = retired) -> set[int]:
-            return {i} | {h for s in retired.get(i, []) for h in heirs(s)}
+        def descendants(i: int, retired: dict[int, list[int]] = retired) -> set[int]:
+            return {i} | {h for s in retired.get(i, []) for h in descendants(s)}
 
         expected: dict[int, str] = {}
         for c in live:
             if c in given:
                 expected[c] = given[c]
                 continue
-            sources = [i for i in given if i in retired and min(heirs(i) & set(live), default=None) == c]
-            nearest = [i for i in sources if not any(j != i and j in heirs(i) for j in sources)]
+            sources = [i for i in given if i in retired and min(descendants(i) & set(live), default=None) == c]
+            nearest = [i for i in sources if not any(j != i and j in descendants(i) for j in sources)]
             if nearest:
                 expected[c] = given[min(nearest)]
         assert shown(given, live, retired) == expected

@@ -74,9 +74,11 @@ def test_a_live_component_is_told_with_its_birth(snapshot: MixtureSnapshot) -> N
 def test_ancestors_are_found_through_generations() -> None:
     """1 and 2 joined 3, which joined 4; 9 was pruned; 5 joined 6."""
     lineage = empty_lineage()
-    for retired_at, (component, heirs) in enumerate([(1, (3,)), (9, ()), (2, (3,)), (5, (6,)), (3, (4,))], start=100):
+    for retired_at, (component, successors) in enumerate(
+        [(1, (3,)), (9, ()), (2, (3,)), (5, (6,)), (3, (4,))], start=100
+    ):
         one = np.array([component])
-        lineage = retire(lineage, one, one, one, retired_at, [heirs], None, 1 << 20)
+        lineage = retire(lineage, one, one, one, retired_at, [successors], None, 1 << 20)
     assert [row["id"] for row in ancestors_of(lineage, 4)] == [1, 2, 3]
     assert [row["id"] for row in ancestors_of(lineage, 3)] == [1, 2]
     assert ancestors_of(lineage, 6) == [{"id": 5, "born_at": 5, "retired_at": 103}]

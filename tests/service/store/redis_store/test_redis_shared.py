@@ -137,9 +137,9 @@ def test_a_mark_ends_with_its_learner(pair: Any, open_store: Any, hand_of: Any) 
     eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
     learner.store.close()
     assert api.store.tail(*api.key).unapplied_bytes == 30  # a learner that went says so
-    heir = hand_of(open_store())
-    heir.lead()
-    heir.mark(4)
+    successor = hand_of(open_store())
+    successor.lead()
+    successor.mark(4)
     eventually(lambda: api.store.tail(*api.key).unapplied_bytes == 0)
     api.lead()  # and one that died is succeeded
     assert api.store.tail(*api.key).unapplied_bytes == 30

@@ -19,12 +19,12 @@ def history(seed: int) -> list[Any]:
         gone = sorted(rng.choice(live, size=min(int(rng.integers(1, 3)), len(live)), replace=False).tolist())
         live = [one for one in live if one not in gone] + list(range(next_id, next_id + int(rng.integers(1, 3))))
         next_id = max(live) + 1
-        heirs = [
+        successors = [
             tuple(sorted(rng.choice(live, size=int(rng.integers(0, min(3, len(live)) + 1)), replace=False).tolist()))
             for _ in gone
         ]
         zeros = np.zeros(len(gone), dtype=np.int64)
-        lineage = retire(lineage, np.array(gone), zeros, zeros, step, heirs, None, 1 << 20)
+        lineage = retire(lineage, np.array(gone), zeros, zeros, step, successors, None, 1 << 20)
         taken.append(SimpleNamespace(ids=np.array(live), lineage=lineage))
     return taken
 
