@@ -273,7 +273,10 @@ class _SourceCollector(Collector):
         """Give one metric family per number, with one sample per source that has it."""
         running = self._running()
         for name, field, words in _SOURCE_COUNTERS:
-            yield _of_sources(CounterMetricFamily(name, words, labels=_SOURCE_LABELS), running, field)
+            counter = CounterMetricFamily(name, words, labels=_SOURCE_LABELS)
+            for one in running:
+                counter.add_metric([one.stream, one.name], getattr(one.state, field) - getattr(one.begun, field))
+            yield counter
         restarts = CounterMetricFamily(
             "shoal_source_restarts", "Ends of the source's process, which was started again", labels=_SOURCE_LABELS
         )
@@ -281,7 +284,11 @@ class _SourceCollector(Collector):
             restarts.add_metric([one.stream, one.name], one.restarts)
         yield restarts
         for name, field, words in _SOURCE_GAUGES:
-            yield _of_sources(GaugeMetricFamily(name, words, labels=_SOURCE_LABELS), running, field)
+            gauge = GaugeMetricFamily(name, words, labels=_SOURCE_LABELS)
+            for one in running:
+                if (value := getattr(one.state, field)) is not None:
+                    gauge.add_metric([one.stream, one.name], value)
+            yield gauge
         states = GaugeMetricFamily(
             "shoal_source_state", "1 for the state that the source is in, 0 for the others", labels=_SOURCE_LABELS
         )
@@ -290,15 +297,6 @@ class _SourceCollector(Collector):
                 labels = {"stream": one.stream, "source": one.name, "state": status}
                 states.add_sample("shoal_source_state", labels, int(one.state.status == status))
         yield states
-
-
-def _of_sources(
-    family: CounterMetricFamily | GaugeMetricFamily, running: list[RunningSource], field: str
-) -> CounterMetricFamily | GaugeMetricFamily:
-    for one in running:
-        if (value := getattr(one.state, field)) is not None:
-            family.add_metric([one.stream, one.name], value)
-    return family
 
 
 class _Disk(NamedTuple):

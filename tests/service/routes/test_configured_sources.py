@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,13 @@ async def looks_no_more(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     await eventually_async(lambda: looks)
 
 
+async def source_samples(running: Any) -> dict[str, float]:
+    """The metrics of configured sources, by name and labels."""
+    text = (await running.http.get("/metrics")).text
+    found = [line.rpartition(" ") for line in text.splitlines() if line.startswith("shoal_source_")]
+    return {name: float(value) for name, _, value in found}
+
+
 def logged(running: Any) -> list[list[float]]:
     """The points of the log, in order."""
     (record,) = running.store.list_streams()
@@ -157,12 +166,7 @@ async def test_metrics_tell_how_each_source_is(
     add(source, [0, 1, '["no"]', 3])
     (tmp_path / "rows.ndjson").write_text('["no"]\n')
     async with start(source_files=tmp_path, **OPEN) as running:
-
-        async def samples() -> dict[str, float]:
-            text = (await running.http.get("/metrics")).text
-            found = [line.rpartition(" ") for line in text.splitlines() if line.startswith("shoal_source_")]
-            return {name: float(value) for name, _, value in found}
-
+        samples = partial(source_samples, running)
         assert await samples() == {}
         await stream(running)
         await put(running, body_for(origin, on_bad="skip"))
@@ -192,6 +196,45 @@ async def test_metrics_tell_how_each_source_is(
             await running.http.patch(f"/streams/s/sources/{name}", json={"enabled": False})
         await eventually_async(lambda: not running.service.runtime.source_runner.running)
         assert await samples() == {}
+
+
+@NEEDS_REDIS
+@ON_MEMORY
+async def test_a_pause_adds_nothing_to_what_prometheus_counts(
+    start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = [0.0]
+    async with start(**OPEN) as running:
+        runner = running.service.runtime.source_runner
+
+        async def shows(points: float) -> bool:
+            """Whether the counter shows as many. Each look is a scrape."""
+            value = (await source_samples(running)).get('shoal_source_points_total{source="readings",stream="s"}')
+            seen.extend([] if value is None else [value])
+            return value == points
+
+        async def scraped_until(points: float) -> None:
+            with anyio.fail_after(PATIENCE_S):
+                while not await shows(points):
+                    await anyio.sleep(0.05)
+
+        await stream(running)
+        add(source, range(3))
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["points"] == 3)
+        monkeypatch.setattr(supervisor, "SAVE_S", 3600.0)
+        add(source, range(3, 7))
+        await scraped_until(7)
+        await running.http.patch("/streams/s/sources/readings", json={"enabled": False})
+        await eventually_async(lambda: not runner.running)
+        await running.http.patch("/streams/s/sources/readings", json={"enabled": True})
+        await eventually_async(lambda: runner.running)
+        await shows(0)
+        add(source, range(7, 9))
+        await eventually_async(lambda: len(logged(running)) == 9)
+        await scraped_until(2)
+        increases = [now if now < before else now - before for before, now in pairwise(seen)]
+        assert sum(increases) == 9, seen
 
 
 @NEEDS_REDIS

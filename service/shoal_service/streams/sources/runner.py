@@ -35,9 +35,9 @@ class SourceRunner(StreamTasks[SupervisedSource]):
     def running(self) -> list[RunningSource]:
         """The sources that this process runs now. Any thread may ask."""
         return [
-            RunningSource(stream, work.definition.name, work.state, work.restarts)
+            RunningSource(stream, work.definition.name, work.state, work.begun, work.restarts)
             for stream, work in self.work
-            if work.state is not None
+            if work.state is not None and work.begun is not None
         ]
 
     def definitions(self, stream: LearntStream) -> Mapping[str, SourceDefinition]:

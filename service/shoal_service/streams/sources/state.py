@@ -47,6 +47,10 @@ class RunningSource(NamedTuple):
     stream: str
     name: str
     state: SourceState
+    begun: SourceState
+    """State when this process began to run this definition. Counters count from there: what a crash left unsaved of a
+    state would make them go back, and a reader of metrics would add all of it again.
+    """
     restarts: int
     """Times that its process has ended by itself, since this process runs this definition."""
 

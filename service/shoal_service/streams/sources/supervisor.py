@@ -91,6 +91,8 @@ class SupervisedSource:
         self._log_level, self._log_format = log_level, log_format
         self._log = log.bind(stream=stream, source=definition.name)
         self._state: SourceState | None = None
+        self.begun: SourceState | None = None
+        """The state that the store had. None before it is read."""
         self._saved: SourceState | None = None
         self._saved_at = 0.0
         self.pid: int | None = None
@@ -115,7 +117,7 @@ class SupervisedSource:
             state = state._replace(
                 revision=self._definition.revision, status="starting", failures=0, error=None, next_attempt_at=None
             )
-        self._state = state
+        self._state = self.begun = state
         while True:
             known = await self._stored(self._documents.positions, self._definition)
             if known is None:  # the runner will see it too
