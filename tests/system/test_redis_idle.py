@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.system, pytest.mark.redis]
 
 STREAMS = 50
 WATCHED_S = 4.0
-MESSAGES_PER_S, SHARE_OF_A_CORE = 5.0, 0.03
+MESSAGES_PER_S, SHARE_OF_A_CORE = 5.0, 0.1
+"""A learner of 50 idle streams takes .02 to .04 of a core, the latter on a slow and busy machine. A loop that does
+not wait takes all of one."""
 
 
 def published(server: RedisServer) -> int:
