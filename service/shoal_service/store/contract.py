@@ -367,6 +367,9 @@ class Store(Protocol):
     def documents(self, name: str, incarnation: str, kind: str) -> Mapping[str, bytes]:
         """Return the documents of a kind by name, sorted. A damaged one is left out, with a warning."""
 
+    def document_names(self, name: str, incarnation: str, kind: str) -> list[str]:
+        """Return the names of the documents of a kind, sorted, with those of damaged ones."""
+
     def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
         """Write a document of a stream durably, replace the one of its name, or delete it (None).
 

@@ -95,6 +95,8 @@ def test_a_damaged_document_is_left_out_with_a_warning(line: Any, caplog: pytest
     damage(line)
     with caplog.at_level(logging.WARNING, "shoal_service.store"):
         assert line.store.documents(*line.key, "label") == {"8": b"eight"}
+    assert line.store.document_names(*line.key, "label") == ["7", "8"]
+    assert line.store.document_names(*line.key, "labels") == []
     assert "the label '7' of stream 's' is damaged and left out" in caplog.text
     line.store.set_document(*line.key, "label", "7", b"again")
     assert line.store.documents(*line.key, "label") == {"7": b"again", "8": b"eight"}

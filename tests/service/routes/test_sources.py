@@ -1,5 +1,6 @@
 """Batches that carry the position of their source, and the list of positions."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -108,3 +109,23 @@ async def test_a_batch_that_goes_on_from_a_position_creates_no_stream(running: A
         reply = await running.http.post(path, params={**params, **step}, json=POINTS)
         assert (reply.status_code, reply.json()["type"]) == (409, "/problems/source-position")
     assert (await running.json("/streams"))["streams"] == []
+
+
+async def test_a_damaged_position_can_be_forgotten_as_its_error_says(running: Any) -> None:
+    await send(running, create="true", source="orders", position="10")
+    await send(running, source="orders", partition="1", position="10")
+    store = running.service.store
+    if hasattr(store, "sharing"):
+        key = store._keys("s", (await running.json("/streams/s"))["incarnation"]).documents
+        store._connections.ask(("HSET", key, "sources/orders/1", b"12345678" + b"{}"))
+    else:
+        damage = "UPDATE documents SET value = x'00' WHERE name = 'orders/1'"
+        await asyncio.to_thread(store._writer.run, lambda tx: tx.db.execute(damage))
+    batch = {"source": "orders", "partition": "1", "position_before": "10", "position": "25"}
+    reply = await running.http.post("/streams/s/ingest", params=batch, json=POINTS)
+    assert (reply.status_code, reply.json()["type"]) == (409, "/problems/source-position")
+    assert "is damaged" in reply.json()["detail"]
+    url = "/streams/s/sources/orders"
+    assert (await running.http.delete(url, params={"partition": "1"})).status_code == 204
+    assert (await running.http.delete(url, params={"partition": "1"})).status_code == 404
+    assert (await send(running, source="orders", partition="1", position="25"))["log_offset"] == 6

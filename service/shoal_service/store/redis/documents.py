@@ -30,6 +30,11 @@ def read(connections: Connections, keys: StreamKeys, stream: str, kind: str) -> 
     return dict(sorted(found.items()))
 
 
+def names(connections: Connections, keys: StreamKeys, kind: str) -> list[str]:
+    """Return the names of the documents of a kind, as `Store.document_names`."""
+    return sorted({parse(field, stored)[1] for field, stored in fields(connections, keys, f"{kind}/*")})
+
+
 def write_request(
     keys: StreamKeys, stream: tuple[str, str], kind: str, name: str, value: bytes | None
 ) -> WriteRequest[None]:

@@ -294,6 +294,10 @@ class RedisStore:
         rules.check_document_kind(kind)
         return documents.read(self._connections, self._existing(name, incarnation), name, kind)
 
+    def document_names(self, name: str, incarnation: str, kind: str) -> list[str]:
+        """See `Store.document_names`."""
+        return documents.names(self._connections, self._existing(name, incarnation), kind)
+
     def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
         """See `Store.set_document`."""
         rules.check_document(name, kind, document, value)

@@ -27,6 +27,12 @@ def read(db: sqlite3.Connection, state: StreamState, kind: str) -> Mapping[str, 
     return found
 
 
+def names(db: sqlite3.Connection, state: StreamState, kind: str) -> list[str]:
+    """Return the names of the documents of a kind, as `Store.document_names`."""
+    select = "SELECT name FROM documents WHERE stream = ? AND kind = ? ORDER BY name"
+    return [name for (name,) in db.execute(select, (state.id, kind))]
+
+
 class Held(NamedTuple):
     """A document that is there."""
 

@@ -299,6 +299,11 @@ class SqliteStore:
         with self._readers.snapshot() as db:
             return documents.read(db, self._streams.find(name, incarnation), kind)
 
+    def document_names(self, name: str, incarnation: str, kind: str) -> list[str]:
+        """See `Store.document_names`."""
+        with self._readers.snapshot() as db:
+            return documents.names(db, self._streams.find(name, incarnation), kind)
+
     def set_document(self, name: str, incarnation: str, kind: str, document: str, value: bytes | None) -> None:
         """See `Store.set_document`."""
         rules.check_document(name, kind, document, value)

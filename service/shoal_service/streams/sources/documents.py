@@ -46,8 +46,8 @@ class SourceDocuments:
 
         A deletion removes definition and positions in one transaction, so these are the positions of this source.
         """
-        held = self._store.documents(*self._stream, POSITIONS)
-        found = [decode_position(document, value) for document, value in held.items()]
+        stored = self._store.documents(*self._stream, POSITIONS)
+        found = [decode_position(document, value) for document, value in stored.items()]
         if source not in self.all():
             return None
         return {one.partition: one.position for one in found if one.source == source.name}
@@ -58,11 +58,11 @@ class SourceDocuments:
         A definition that says nothing new changes nothing. LimitError beyond `MAX_SOURCES`.
         """
         while True:
-            held = self._definitions()
-            before = held.get(asked.name)
-            if before is None and len(held) >= MAX_SOURCES:
+            known = self._definitions()
+            before = known.get(asked.name)
+            if before is None and len(known) >= MAX_SOURCES:
                 raise LimitError(
-                    f"stream {self._stream[0]!r} has {len(held)} sources, the limit of {MAX_SOURCES}; delete one first"
+                    f"stream {self._stream[0]!r} has {len(known)} sources, the limit of {MAX_SOURCES}; delete one first"
                 )
             if before is None:
                 if self._replace(asked.name, None, asked):
@@ -94,8 +94,8 @@ class SourceDocuments:
         document = f"{name}/{'' if partition is None else partition}"
         while True:
             source = self._definitions().get(name)
-            held = self._store.documents(*self._stream, POSITIONS)
-            if not any(one == document or (partition is None and one.startswith(document)) for one in held):
+            stored = self._store.document_names(*self._stream, POSITIONS)  # a damaged position is forgotten like others
+            if not any(one == document or (partition is None and one.startswith(document)) for one in stored):
                 of = "" if partition is None else f" partition {partition!r} of"
                 raise UnknownSourceError(
                     f"stream {self._stream[0]!r} has no position of{of} source {name!r}; list them for their names"
@@ -136,8 +136,8 @@ class SourceDocuments:
 
     def states(self, sources: list[SourceDefinition]) -> list[SourceState]:
         """Return what became of each source."""
-        held = self._store.documents(*self._stream, STATES)
-        found = [decode_state(held[one.name]) if one.name in held else None for one in sources]
+        stored = self._store.documents(*self._stream, STATES)
+        found = [decode_state(stored[one.name]) if one.name in stored else None for one in sources]
         return [
             state if state is not None and state.source == one.id else SourceState(one.id)
             for one, state in zip(sources, found, strict=True)
