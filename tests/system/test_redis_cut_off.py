@@ -28,6 +28,7 @@ from harness.library_replay import states
 from harness.machines import Cut, Machine, MachineService, Network
 from harness.piece_service import PieceService
 from harness.redis_server import RedisServer
+from harness.until_stopped import UntilStopped
 from harness.waiting import eventually
 from harness.web import WEB
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, past_to_bytes, snapshot_of, to_bytes, view_to_bytes
@@ -107,32 +108,28 @@ def points(stream: str, client: str, n: int) -> list[list[float]]:
     return np.round(centres + rng.normal(size=(size, 2)), 6).tolist()
 
 
-class Sender(threading.Thread):
+class Sender(UntilStopped):
     """A client on the machine of its service: it sends one batch after another, each until it is acknowledged."""
 
     def __init__(self, service: MachineService, stream: str, name: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.service, self.stream, self.client = service, stream, name
         self.acknowledged: dict[int, int] = {}
         """Log offset of each batch."""
         self.refused = 0
-        self.stop = threading.Event()
-        self.failure: BaseException | None = None
 
     def keys(self, n: int) -> list[str]:
         """The keys of the points of a batch."""
         return [f"{self.client}/{n}/{i}" for i in range(len(points(self.stream, self.client, n)))]
 
     def run(self) -> None:
-        try:
-            with self.service.machine.entered():
-                n = 0
-                while not self.stop.is_set():
-                    self.acknowledged[n] = self._sent(n)
-                    n += 1
-                    time.sleep(0.02)  # or the clients take all the time of the machine, and prove no more
-        except BaseException as error:  # noqa: BLE001 - raised again by `end`
-            self.failure = error
+        with self.service.machine.entered():
+            super().run()
+
+    def turn(self) -> None:
+        n = len(self.acknowledged)
+        self.acknowledged[n] = self._sent(n)
+        time.sleep(0.02)  # or the clients take all the time of the machine, and prove no more
 
     def _sent(self, n: int) -> int:
         body = {"points": points(self.stream, self.client, n), "keys": self.keys(n)}
@@ -145,14 +142,6 @@ class Sender(threading.Thread):
             assert reply.json()["retryable"], reply.text
             self.refused += 1
             time.sleep(0.02)
-
-    def end(self) -> None:
-        """End it, and raise what went wrong in it."""
-        self.stop.set()
-        self.join(120)
-        assert not self.is_alive()
-        if self.failure is not None:
-            raise self.failure
 
 
 class Published(NamedTuple):

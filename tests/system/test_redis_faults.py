@@ -4,7 +4,6 @@ second entry, every refusal is a 503 that says why, and the service goes on by i
 
 import contextlib
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from harness.fault_proxy import FaultProxy
 from harness.ports import free_port
 from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
+from harness.until_stopped import UntilStopped
 from harness.waiting import eventually
 from harness.web import WEB
 from shoal_service.store import EntryKind
@@ -69,7 +69,7 @@ def points(stream: str, n: int) -> list[list[float]]:
     return np.round(rng.normal(size=(int(rng.integers(1, 20)), 2)), 6).tolist()
 
 
-class Client(threading.Thread):
+class Client(UntilStopped):
     """Sends one batch after another, each until it is acknowledged, and asks questions in between."""
 
     def __init__(self, url: str, stream: str, first: int) -> None:
@@ -78,21 +78,14 @@ class Client(threading.Thread):
         self.stream, self.first = stream, first
         self.acknowledged: dict[int, int] = {}
         self.refused: list[dict[str, Any]] = []
-        self.stop = threading.Event()
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            n = self.first
-            while not self.stop.is_set():
-                self.acknowledged[n] = self.sent(n)
-                reply = WEB.get(self.url + QUESTIONS[(n // CLIENTS) % len(QUESTIONS)])
-                if reply.status_code >= 500:
-                    self.note(reply)
-                n += CLIENTS
-                time.sleep(0.02)  # or three clients take all the time of the machine, and prove no more
-        except BaseException as error:  # noqa: BLE001 - raised again by `end`
-            self.failure = error
+    def turn(self) -> None:
+        n = self.first + CLIENTS * len(self.acknowledged)
+        self.acknowledged[n] = self.sent(n)
+        reply = WEB.get(self.url + QUESTIONS[(n // CLIENTS) % len(QUESTIONS)])
+        if reply.status_code >= 500:
+            self.note(reply)
+        time.sleep(0.02)  # or three clients take all the time of the machine, and prove no more
 
     def sent(self, n: int) -> int:
         """The log offset that the batch was acknowledged with."""
@@ -114,14 +107,6 @@ class Client(threading.Thread):
         assert problem["detail"], problem
         assert "Traceback" not in problem["detail"], problem
         self.refused.append(problem)
-
-    def end(self) -> None:
-        """End it, and raise what went wrong in it."""
-        self.stop.set()
-        self.join(120)
-        assert not self.is_alive()
-        if self.failure is not None:
-            raise self.failure
 
 
 def lose_replies(place: Place) -> None:
