@@ -162,17 +162,22 @@ def sweep_few_features(
 
 @compiled(fastmath=REORDER)
 def _square(x: Array, i: int, centre: Array, root: Array, k: int, most: float, apart: Array) -> float:
-    """|root_k (x_i - centre_k)|^2, or a part of it that exceeds `most`; `apart` (D,) is for scratch."""
-    total = 0.0
-    for a in range(apart.size):
+    """|root_k (x_i - centre_k)|^2, or a part of it that exceeds `most`; `apart` (D,) is for scratch.
+
+    A diagonal form is summed whole: a test after each feature would keep the sum out of vector registers.
+    """
+    total, d = 0.0, apart.size
+    if root.ndim == 2:
+        for a in range(d):
+            part = root[k, a] * (x[i, a] - centre[k, a])
+            total += part * part
+        return total
+    for a in range(d):
         apart[a] = x[i, a] - centre[k, a]
-    for a in range(apart.size):
+    for a in range(d):
         part = 0.0
-        if root.ndim == 2:
-            part = root[k, a] * apart[a]
-        else:
-            for b in range(a + 1):
-                part += root[k, a, b] * apart[b]
+        for b in range(a + 1):
+            part += root[k, a, b] * apart[b]
         total += part * part
         if total > most:
             break
