@@ -386,12 +386,14 @@ class Store(Protocol):
         *,
         expected: Mapping[DocumentName, bytes | None],
         dropped: DocumentName | None = None,
+        max_documents: int | None = None,
     ) -> bool:
         """Write several documents durably, or delete them (None), all in one transaction, if the store holds what is
         `expected`. Returns whether it did.
 
         `expected` None: there is no such document, or it is damaged. `dropped`: the documents of this kind whose names
-        begin so are deleted too. Raises as `set_document`, and changes nothing then.
+        begin so are deleted too. `max_documents`: limit for each kind that is written to, in the place of
+        `MAX_DOCUMENTS`; damaged documents count. Raises as `set_document`, and changes nothing then.
         """
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:

@@ -213,12 +213,17 @@ def check_document(stream: str, kind: str, document: str, value: bytes | None) -
         )
 
 
-def check_document_limits(stream: str, kind: str, others: HeldDocuments, size: int) -> None:
+def check_document_limits(
+    stream: str, kind: str, others: HeldDocuments, size: int, max_documents: int | None = None
+) -> None:
     """Raise LimitError when a document of `size` bytes does not fit beside the others of its kind."""
-    if others.number >= MAX_DOCUMENTS or others.bytes + size > MAX_DOCUMENTS_BYTES:
+    limit = MAX_DOCUMENTS if max_documents is None else max_documents
+    has = f"stream {stream!r} has {others.number} documents of the kind {kind!r}"
+    if others.number >= limit:
+        raise LimitError(f"{has}, the limit of {limit}; delete one first")
+    if others.bytes + size > MAX_DOCUMENTS_BYTES:
         raise LimitError(
-            f"stream {stream!r} has {others.number} documents of the kind {kind!r} with {others.bytes} bytes; the "
-            f"limits are {MAX_DOCUMENTS} and {MAX_DOCUMENTS_BYTES}; delete one first"
+            f"{has} with {others.bytes} bytes, and the limit is {MAX_DOCUMENTS_BYTES} bytes; delete one first"
         )
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from shoal_service.errors import UnknownSourceError, UnknownWebhookError
+from shoal_service.errors import LimitError, UnknownSourceError, UnknownWebhookError
 from shoal_service.store import SOURCES, SourceStep, Store, definition_digest
 from shoal_service.streams.sources import SourceDefinition, SourceDocuments, SourceState
+from shoal_service.streams.sources.documents import MAX_SOURCES
 from shoal_service.streams.webhooks import DeadDelivery, DeliveryState, Webhook, WebhookDocuments
+from shoal_service.streams.webhooks.documents import MAX_WEBHOOKS
 
 
 class Interrupted:
@@ -82,6 +84,18 @@ def test_of_two_creations_the_second_changes_the_first(line: Any) -> None:
     assert shown(line) == [("3", 1, True, {"a": 3})]
 
 
+def test_two_creations_at_the_same_time_keep_the_limit_of_sources(line: Any) -> None:
+    plain = sources(line)
+    for i in range(MAX_SOURCES - 1):
+        plain.put(definition(str(i), name=f"s{i:02d}"))
+    with pytest.raises(LimitError, match="the limit of 16; delete one first"):
+        sources(line, lambda: plain.put(definition("a", name="sa"))).put(definition("b", name="sb"))
+    assert [one.name for one in plain.all()] == [*(f"s{i:02d}" for i in range(MAX_SOURCES - 1)), "sa"]
+    assert not plain.put(definition("b", name="sa", a=1)), "those that are there may be changed"
+    sources(line, lambda: plain.delete("s00", keep_positions=False)).put(definition("b", name="sb"))
+    assert len(plain.all()) == MAX_SOURCES
+
+
 def test_a_deletion_takes_the_positions_with_it_that_come_meanwhile(line: Any) -> None:
     plain = sources(line)
     plain.put(definition(a=1))
@@ -134,6 +148,16 @@ def test_of_two_webhooks_of_one_name_the_second_changes_the_first(line: Any) -> 
     made, created = webhooks(line, lambda: plain.put(webhook("1", "https://one"))).put(webhook("2", "https://two"))
     assert (made.id, made.url, created) == ("1", "https://two", False)
     assert plain.all() == [made]
+
+
+def test_two_creations_at_the_same_time_keep_the_limit_of_webhooks(line: Any) -> None:
+    plain = webhooks(line)
+    for i in range(MAX_WEBHOOKS - 1):
+        plain.put(webhook(str(i), "https://one")._replace(name=f"w{i:02d}"))
+    with pytest.raises(LimitError, match="the limit of 16; delete one first"):
+        webhooks(line, lambda: plain.put(webhook("a", "https://a"))).put(webhook("b", "https://b")._replace(name="wb"))
+    assert len(plain.all()) == MAX_WEBHOOKS
+    assert plain.put(webhook("b", "https://b"))[1] is False, "those that are there may be changed"
 
 
 def test_a_webhook_that_is_changed_while_it_is_deleted_is_a_new_one(line: Any) -> None:

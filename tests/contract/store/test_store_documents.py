@@ -42,11 +42,13 @@ def test_documents_are_bounded_in_size_number_and_bytes(line: Any, monkeypatch: 
         write("7", 65_537)
     write("1", 60_000)
     write("2", 30_000)
-    with pytest.raises(LimitError, match="has 2 documents of the kind 'label' with 90000 bytes"):
+    with pytest.raises(
+        LimitError, match="has 2 documents of the kind 'label' with 90000 bytes, and the limit is 100000"
+    ):
         write("3", 10_001)
     write("3", 10_000)
     write("1", 59_000)  # the same name again makes no fourth
-    with pytest.raises(LimitError, match=r"has 3 documents .* with 99000 bytes; the limits are 3 and 100000"):
+    with pytest.raises(LimitError, match="has 3 documents of the kind 'label', the limit of 3"):
         write("4", 0)
     write("4", 60_000, "webhook")
     write("2", 0)
@@ -159,6 +161,20 @@ def test_a_change_of_several_documents_counts_towards_the_limits(line: Any, monk
     write("label", "d", 70)
     with pytest.raises(LimitError, match="has 2 documents of the kind 'label' with 100 bytes"):
         write("label", "e", 1)
+
+
+def test_a_change_may_have_a_smaller_limit_on_the_number_of_documents(line: Any) -> None:
+    change, seven = line.store.change_documents, ("label", "7")
+    assert change(*line.key, {seven: b"1"}, expected={seven: None}, max_documents=1)
+    assert not change(*line.key, {seven: b"2"}, expected={seven: None}, max_documents=0), "what is expected goes first"
+    assert change(*line.key, {seven: b"2"}, expected={seven: b"1"}, max_documents=1), "the same name again"
+    with pytest.raises(LimitError, match="has 1 documents of the kind 'label', the limit of 1; delete one first"):
+        change(*line.key, {("label", "8"): b"", ("other", "8"): b""}, expected={}, max_documents=1)
+    damage(line)
+    with pytest.raises(LimitError, match="the limit of 1"):
+        change(*line.key, {("label", "8"): b""}, expected={}, max_documents=1)
+    assert change(*line.key, {("label", "8"): b""}, expected={})
+    assert line.store.document_names(*line.key, "other") == []
 
 
 def test_a_damaged_document_counts_as_none_for_a_change(line: Any) -> None:

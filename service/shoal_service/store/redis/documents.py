@@ -61,6 +61,7 @@ def change_request(
     changes: Mapping[DocumentName, bytes | None],
     expected: Mapping[DocumentName, bytes | None],
     dropped: DocumentName | None,
+    max_documents: int | None,
 ) -> WriteRequest[bool]:
     """Return the request that changes several documents if the store holds what is expected."""
 
@@ -70,7 +71,7 @@ def change_request(
             field = f"{kind}/{name}".encode()
             yield from (kind, field, b"" if value is None else row_hash(field, value) + value)
 
-    limits = (CHECKSUM_BYTES, MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES)
+    limits = (CHECKSUM_BYTES, MAX_DOCUMENTS if max_documents is None else max_documents, MAX_DOCUMENTS_BYTES)
     begins = ("", "") if dropped is None else (dropped[0], "/".join(dropped))
     command = script("change_documents").command(
         (keys.meta, keys.documents), *limits, *begins, *words(expected), *words(changes)
@@ -80,7 +81,7 @@ def change_request(
         if reply[0] == b"full":
             kind = reply[1].decode()
             size = sum(len(value or b"") for one, value in changes.items() if one[0] == kind)
-            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[2], reply[3]), size)
+            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[2], reply[3]), size, max_documents)
         done = accept(reply, *stream)[1]
         return done == 1 or (done == 2 and resent)  # after a lost reply, this very change is stored
 

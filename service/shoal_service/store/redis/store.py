@@ -312,12 +312,15 @@ class RedisStore:
         *,
         expected: Mapping[DocumentName, bytes | None],
         dropped: DocumentName | None = None,
+        max_documents: int | None = None,
     ) -> bool:
         """See `Store.change_documents`."""
         for (kind, document), value in changes.items():
             rules.check_document(name, kind, document, value)
         stream = (name, incarnation)
-        return self._writer.run(documents.change_request(self._keys(*stream), stream, changes, expected, dropped))
+        return self._writer.run(
+            documents.change_request(self._keys(*stream), stream, changes, expected, dropped, max_documents)
+        )
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:
         """See `Store.replace_settings`."""

@@ -70,6 +70,7 @@ def change(
     changes: Mapping[DocumentName, bytes | None],
     expected: Mapping[DocumentName, bytes | None],
     dropped: DocumentName | None,
+    max_documents: int | None,
 ) -> bool:
     """Change several documents, as `Store.change_documents`."""
     state = find(tx.streams, *stream)
@@ -79,7 +80,7 @@ def change(
             return False
     for (kind, name), value in changes.items():
         if value is not None:
-            rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value))
+            rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value), max_documents)
     if dropped is not None:
         kind, beginning = dropped
         delete = "DELETE FROM documents WHERE stream = ? AND kind = ? AND substr(name, 1, ?) = ?"

@@ -319,12 +319,20 @@ class SqliteStore:
         *,
         expected: Mapping[DocumentName, bytes | None],
         dropped: DocumentName | None = None,
+        max_documents: int | None = None,
     ) -> bool:
         """See `Store.change_documents`."""
         for (kind, document), value in changes.items():
             rules.check_document(name, kind, document, value)
         stream = (name, incarnation)
-        work = partial(documents.change, stream=stream, changes=changes, expected=expected, dropped=dropped)
+        work = partial(
+            documents.change,
+            stream=stream,
+            changes=changes,
+            expected=expected,
+            dropped=dropped,
+            max_documents=max_documents,
+        )
         return self._writer.run(work, sum(len(value or b"") for value in changes.values()))
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:

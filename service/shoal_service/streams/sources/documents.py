@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from shoal_service.errors import LimitError, UnknownSourceError
+from shoal_service.errors import UnknownSourceError
 from shoal_service.store import SOURCE_DEFINITIONS as DEFINITIONS
 from shoal_service.store import SOURCES as POSITIONS
 from shoal_service.store import DocumentName, Store, decode_position
@@ -58,14 +58,9 @@ class SourceDocuments:
         A definition that says nothing new changes nothing. LimitError beyond `MAX_SOURCES`.
         """
         while True:
-            known = self._definitions()
-            before = known.get(asked.name)
-            if before is None and len(known) >= MAX_SOURCES:
-                raise LimitError(
-                    f"stream {self._stream[0]!r} has {len(known)} sources, the limit of {MAX_SOURCES}; delete one first"
-                )
+            before = self._definitions().get(asked.name)
             if before is None:
-                if self._replace(asked.name, None, asked):
+                if self._replace(asked.name, None, asked, max_sources=MAX_SOURCES):
                     return True
             elif self._change(before, kind=asked.kind, enabled=asked.enabled, settings=asked.settings):
                 return False
@@ -123,12 +118,15 @@ class SourceDocuments:
         new: SourceDefinition | None,
         others: Mapping[DocumentName, None] = NO_OTHERS,
         dropped: DocumentName | None = None,
+        max_sources: int | None = None,
     ) -> bool:
         """Replace a definition, and delete other documents with it, unless others have changed it meanwhile."""
         one = (DEFINITIONS, name)
         changes = {one: None if new is None else encode_definition(new), **others}
         expected = {one: None if source is None else source.document}
-        return self._store.change_documents(*self._stream, changes, expected=expected, dropped=dropped)
+        return self._store.change_documents(
+            *self._stream, changes, expected=expected, dropped=dropped, max_documents=max_sources
+        )
 
     def state(self, source: SourceDefinition) -> SourceState:
         """Return what became of a source."""

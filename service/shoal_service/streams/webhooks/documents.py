@@ -1,6 +1,6 @@
 """Webhooks of a stream in the store, as documents of three kinds. Methods block and raise StoreError."""
 
-from shoal_service.errors import LimitError, UnknownWebhookError
+from shoal_service.errors import UnknownWebhookError
 from shoal_service.store import Store
 from shoal_service.streams.webhooks.definition import Webhook, decode_webhook, encode_webhook
 from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState, decode_dead, decode_state, encode_state
@@ -37,20 +37,15 @@ class WebhookDocuments:
         LimitError beyond `MAX_WEBHOOKS`.
         """
         while True:
-            held = self._store.documents(*self._stream, WEBHOOKS)
-            before = held.get(webhook.name)
-            if before is None and len(held) >= MAX_WEBHOOKS:
-                raise LimitError(
-                    f"stream {self._stream[0]!r} has {len(held)} webhooks, the limit of {MAX_WEBHOOKS}; delete one "
-                    "first"
-                )
+            before = self._store.documents(*self._stream, WEBHOOKS).get(webhook.name)
             changed = webhook
             if before is not None:
                 known = decode_webhook(before)
                 changed = webhook._replace(id=known.id, created_at=known.created_at, begins=known.begins)
             one = (WEBHOOKS, webhook.name)
             changes = {one: encode_webhook(changed)}
-            if self._store.change_documents(*self._stream, changes, expected={one: before}):
+            limit = MAX_WEBHOOKS if before is None else None
+            if self._store.change_documents(*self._stream, changes, expected={one: before}, max_documents=limit):
                 return changed, before is None
 
     def delete(self, name: str) -> None:
