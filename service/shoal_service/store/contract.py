@@ -374,8 +374,8 @@ class Store(Protocol):
         """Write a document of a stream durably, replace the one of its name, or delete it (None).
 
         Any process may write, and the last one wins. A kind is of lower-case letters, digits and hyphens; a name has 1
-        to 256 bytes. LimitError for a value over `MAX_DOCUMENT_BYTES`, and when the documents of the kind would be more
-        than `MAX_DOCUMENTS` or have more than `MAX_DOCUMENTS_BYTES`.
+        to 256 bytes. LimitError for a value over `MAX_DOCUMENT_BYTES`, and when the documents of the kind would then be
+        more than `MAX_DOCUMENTS` or have more than `MAX_DOCUMENTS_BYTES`.
         """
 
     def change_documents(
@@ -393,7 +393,8 @@ class Store(Protocol):
 
         `expected` None: there is no such document, or it is damaged. `dropped`: the documents of this kind whose names
         begin so are deleted too. `max_documents`: limit for each kind that is written to, in the place of
-        `MAX_DOCUMENTS`; damaged documents count. Raises as `set_document`, and changes nothing then.
+        `MAX_DOCUMENTS`; damaged documents count. Limits are those of what is there after the whole change. Raises as
+        `set_document`, and changes nothing then.
         """
 
     def replace_settings(self, name: str, incarnation: str, epoch: int, expected: bytes, settings: bytes) -> None:

@@ -1,9 +1,10 @@
 """Rules of every backend, as functions of plain numbers: what is refused, what is known, what is dropped."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from shoal.errors import counted
 from shoal_service.errors import (
     IdempotencyMismatchError,
     LimitError,
@@ -23,6 +24,7 @@ from shoal_service.store.contract import (
     MAX_DOCUMENTS,
     MAX_DOCUMENTS_BYTES,
     Appended,
+    DocumentName,
     EntryKind,
     IdempotencyKey,
     References,
@@ -189,10 +191,16 @@ def check_key_limit(held: int) -> None:
 
 
 class HeldDocuments(NamedTuple):
-    """Number and bytes of the documents of one kind."""
+    """Number and bytes of documents of one kind."""
 
     number: int
     bytes: int
+
+
+def written_documents(kind: str, changes: Mapping[DocumentName, bytes | None]) -> HeldDocuments:
+    """Return what a change writes of a kind."""
+    sizes = [len(value) for one, value in changes.items() if one[0] == kind and value is not None]
+    return HeldDocuments(len(sizes), sum(sizes))
 
 
 def check_document_kind(kind: str) -> None:
@@ -214,16 +222,17 @@ def check_document(stream: str, kind: str, document: str, value: bytes | None) -
 
 
 def check_document_limits(
-    stream: str, kind: str, others: HeldDocuments, size: int, max_documents: int | None = None
+    stream: str, kind: str, others: HeldDocuments, written: HeldDocuments, max_documents: int | None = None
 ) -> None:
-    """Raise LimitError when a document of `size` bytes does not fit beside the others of its kind."""
+    """Raise LimitError when the documents that are written do not fit beside the others of their kind."""
     limit = MAX_DOCUMENTS if max_documents is None else max_documents
-    has = f"stream {stream!r} has {others.number} documents of the kind {kind!r}"
-    if others.number >= limit:
-        raise LimitError(f"{has}, the limit of {limit}; delete one first")
-    if others.bytes + size > MAX_DOCUMENTS_BYTES:
+    has = f"stream {stream!r} has {counted(others.number, 'document')} of the kind {kind!r}"
+    if others.number + written.number > limit:
+        raise LimitError(f"{has}, and {written.number} more would exceed the limit of {limit}; delete one first")
+    if others.bytes + written.bytes > MAX_DOCUMENTS_BYTES:
         raise LimitError(
-            f"{has} with {others.bytes} bytes, and the limit is {MAX_DOCUMENTS_BYTES} bytes; delete one first"
+            f"{has} with {others.bytes} bytes, and {written.bytes} more would exceed the limit of "
+            f"{MAX_DOCUMENTS_BYTES}; delete one first"
         )
 
 

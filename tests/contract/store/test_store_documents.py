@@ -42,13 +42,11 @@ def test_documents_are_bounded_in_size_number_and_bytes(line: Any, monkeypatch: 
         write("7", 65_537)
     write("1", 60_000)
     write("2", 30_000)
-    with pytest.raises(
-        LimitError, match="has 2 documents of the kind 'label' with 90000 bytes, and the limit is 100000"
-    ):
+    with pytest.raises(LimitError, match="has 2 documents of the kind 'label' with 90000 bytes, and 10001 more"):
         write("3", 10_001)
     write("3", 10_000)
     write("1", 59_000)  # the same name again makes no fourth
-    with pytest.raises(LimitError, match="has 3 documents of the kind 'label', the limit of 3"):
+    with pytest.raises(LimitError, match="has 3 documents of the kind 'label', and 1 more would exceed the limit of 3"):
         write("4", 0)
     write("4", 60_000, "webhook")
     write("2", 0)
@@ -163,12 +161,42 @@ def test_a_change_of_several_documents_counts_towards_the_limits(line: Any, monk
         write("label", "e", 1)
 
 
+def test_the_limits_are_those_of_all_that_a_change_writes(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (contract, rules, redis_documents):
+        for limit, value in (("MAX_DOCUMENTS", 3), ("MAX_DOCUMENTS_BYTES", 100)):
+            monkeypatch.setattr(module, limit, value, raising=False)
+
+    def change(changes: dict[str, int | None], **more: Any) -> bool:
+        named = {("label", name): None if size is None else bytes(size) for name, size in changes.items()}
+        return bool(line.store.change_documents(*line.key, named, expected={}, **more))
+
+    def held() -> dict[str, int]:
+        return {name: len(value) for name, value in line.store.documents(*line.key, "label").items()}
+
+    assert change({"a/1": 20, "b": 30})
+    with pytest.raises(LimitError, match="has 2 documents of the kind 'label', and 2 more would exceed the limit of 3"):
+        change({"c": 1, "d": 1})
+    with pytest.raises(LimitError, match=r"has 1 document .* with 20 bytes, and 81 more would exceed the limit of 100"):
+        change({"b": 40, "c": 41})
+    assert held() == {"a/1": 20, "b": 30}
+    assert change({"b": 40, "c": 40}), "as many bytes as the limit"
+    assert change({"c": None, "d": 40}), "one goes and another comes"
+    assert change({"b": 60, "d": 20}), "one grows by what the other shrinks"
+    assert held() == {"a/1": 20, "b": 60, "d": 20}
+    with pytest.raises(LimitError, match=r"has 2 documents .* with 80 bytes, and 21 more"):
+        change({"e": 21}, dropped=("label", "a/"))
+    assert change({"e": 20}, dropped=("label", "a/")), "a fourth in the place of one that is dropped"
+    assert held() == {"b": 60, "d": 20, "e": 20}
+
+
 def test_a_change_may_have_a_smaller_limit_on_the_number_of_documents(line: Any) -> None:
     change, seven = line.store.change_documents, ("label", "7")
     assert change(*line.key, {seven: b"1"}, expected={seven: None}, max_documents=1)
     assert not change(*line.key, {seven: b"2"}, expected={seven: None}, max_documents=0), "what is expected goes first"
     assert change(*line.key, {seven: b"2"}, expected={seven: b"1"}, max_documents=1), "the same name again"
-    with pytest.raises(LimitError, match="has 1 documents of the kind 'label', the limit of 1; delete one first"):
+    with pytest.raises(
+        LimitError, match="has 1 document of the kind 'label', and 1 more would exceed the limit of 1; delete one"
+    ):
         change(*line.key, {("label", "8"): b"", ("other", "8"): b""}, expected={}, max_documents=1)
     damage(line)
     with pytest.raises(LimitError, match="the limit of 1"):

@@ -49,7 +49,8 @@ def write_request(
 
     def accepted(reply: list[Any], resent: bool) -> None:
         if reply[0] == b"full":
-            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[1], reply[2]), len(value or b""))
+            written = rules.written_documents(kind, {(kind, name): value})
+            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[1], reply[2]), written)
         accept(reply, *stream)
 
     return WriteRequest(keys.tag, command, accepted, len(value or b""))
@@ -80,8 +81,8 @@ def change_request(
     def accepted(reply: list[Any], resent: bool) -> bool:
         if reply[0] == b"full":
             kind = reply[1].decode()
-            size = sum(len(value or b"") for one, value in changes.items() if one[0] == kind)
-            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[2], reply[3]), size, max_documents)
+            written = rules.written_documents(kind, changes)
+            rules.check_document_limits(stream[0], kind, HeldDocuments(reply[2], reply[3]), written, max_documents)
         done = accept(reply, *stream)[1]
         return done == 1 or (done == 2 and resent)  # after a lost reply, this very change is stored
 

@@ -64,7 +64,8 @@ def append_request(
         if reply[0] == b"changed" and step is not None:
             raise source_positions.changed(request.name, step)
         if reply[0] == b"full":
-            rules.check_document_limits(request.name, source_positions.KIND, HeldDocuments(reply[1], reply[2]), 0)
+            held = HeldDocuments(reply[1], reply[2])
+            rules.check_document_limits(request.name, source_positions.KIND, held, HeldDocuments(1, 0))
         if reply[0] == b"refused":
             unapplied, settings_match, floor_seq, end_seq, has_blob = reply[1:]
             facts = AppendFacts(unapplied, bool(settings_match), floor_seq, end_seq, bool(has_blob))

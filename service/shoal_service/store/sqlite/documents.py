@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shoal_service.store import checksums, rules
@@ -51,7 +51,7 @@ def read_one(tx: Transaction, state: StreamState, kind: str, name: str) -> Held 
 
 def check_room(tx: Transaction, state: StreamState, kind: str) -> None:
     """Raise LimitError when no further document of a kind fits."""
-    rules.check_document_limits(state.record.name, kind, _held(tx, state, kind, ""), 0)
+    rules.check_document_limits(state.record.name, kind, _held(tx, state, kind), HeldDocuments(1, 0))
 
 
 def write(tx: Transaction, stream: tuple[str, str], kind: str, name: str, value: bytes | None) -> None:
@@ -60,7 +60,8 @@ def write(tx: Transaction, stream: tuple[str, str], kind: str, name: str, value:
     if value is None:
         _delete(tx, state, kind, name)
         return
-    rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value))
+    others = _held(tx, state, kind, [name])
+    rules.check_document_limits(stream[0], kind, others, rules.written_documents(kind, {(kind, name): value}))
     replace(tx, state, kind, name, value)
 
 
@@ -78,9 +79,10 @@ def change(
         held = read_one(tx, state, *one)
         if (None if held is None else held.value) != value:
             return False
-    for (kind, name), value in changes.items():
-        if value is not None:
-            rules.check_document_limits(stream[0], kind, _held(tx, state, kind, name), len(value), max_documents)
+    for kind in {kind for (kind, _), value in changes.items() if value is not None}:
+        beginning = dropped[1] if dropped is not None and dropped[0] == kind else None
+        others = _held(tx, state, kind, [name for of, name in changes if of == kind], beginning)
+        rules.check_document_limits(stream[0], kind, others, rules.written_documents(kind, changes), max_documents)
     if dropped is not None:
         kind, beginning = dropped
         delete = "DELETE FROM documents WHERE stream = ? AND kind = ? AND substr(name, 1, ?) = ?"
@@ -107,12 +109,16 @@ def replace(tx: Transaction, state: StreamState, kind: str, name: str, value: by
     )
 
 
-def _held(tx: Transaction, state: StreamState, kind: str, name: str) -> HeldDocuments:
-    """Return what the documents of a kind hold beside the one of a name."""
+def _held(
+    tx: Transaction, state: StreamState, kind: str, names: Sequence[str] = (), beginning: str | None = None
+) -> HeldDocuments:
+    """Return what the documents of a kind hold beside those of some names, and those whose names begin so."""
     count = (
-        "SELECT count(*), coalesce(sum(length(value)), 0) FROM documents WHERE stream = ? AND kind = ? AND name != ?"
+        "SELECT count(*), coalesce(sum(length(value)), 0) FROM documents"
+        f" WHERE stream = ? AND kind = ? AND name NOT IN ({', '.join('?' * len(names))})"
+        " AND (? IS NULL OR substr(name, 1, length(?)) != ?)"
     )
-    return HeldDocuments(*tx.db.execute(count, (state.id, kind, name)).fetchone())
+    return HeldDocuments(*tx.db.execute(count, (state.id, kind, *names, *[beginning] * 3)).fetchone())
 
 
 def is_whole(kind: object, name: object, value: object, checksum: object) -> bool:

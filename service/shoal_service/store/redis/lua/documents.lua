@@ -98,13 +98,17 @@ end
 for _, one in ipairs(changes) do
   without(one.kind, one.field)
 end
+local others = {}
 for _, one in ipairs(changes) do
   local counts = held[one.kind]
   if one.stored ~= '' then
-    if counts[1] >= most or counts[2] + #one.stored - head > most_bytes then
-      return {'full', one.kind, counts[1], counts[2]}
-    end
+    others[one.kind] = others[one.kind] or {counts[1], counts[2]}
     counts[1], counts[2] = counts[1] + 1, counts[2] + #one.stored - head
+  end
+end
+for kind, beside in pairs(others) do
+  if held[kind][1] > most or held[kind][2] > most_bytes then
+    return {'full', kind, beside[1], beside[2]}
   end
 end
 
