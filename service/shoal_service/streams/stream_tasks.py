@@ -42,7 +42,7 @@ class StreamTask(Protocol):
         """Work until the task is cancelled, or its stream ends."""
 
     def save_now(self) -> None:
-        """Save the state once more, after `run` has ended. Blocks. Raises StoreError."""
+        """Save the state after `run` has ended, unless the definition was deleted. Blocks. Raises StoreError."""
 
 
 Work = TypeVar("Work", bound=StreamTask)
@@ -155,18 +155,18 @@ class StreamTasks(Generic[Work]):
                 except TimeoutError:
                     continue
             running = [each for known in self._known.values() for each in known.running.items()]
-            await self._end(running, save=True)
+            await self._end(running)
 
     async def _look(self) -> None:
         """Bring the tasks in line with the learners of this process and with the definitions of their streams."""
         streams = {(one.name, one.incarnation): one for one in self._streams().values()}
         for key in self._known.keys() - streams.keys():
-            await self._end(self._known.pop(key).running.items(), save=True)
+            await self._end(self._known.pop(key).running.items())
         changed, self._changed = self._changed, set()
         for key, stream in streams.items():
             known = self._known.get(key)
             if known is not None and known.feed is not stream.feed:
-                await self._end(self._known.pop(key).running.items(), save=True)
+                await self._end(self._known.pop(key).running.items())
                 known = None
             if known is None or key in changed or time.monotonic() - known.read_at >= READ_S or _has_ended(known):
                 await self._read(key, stream, {} if known is None else known.running)
@@ -191,7 +191,7 @@ class StreamTasks(Generic[Work]):
             kept[name] = _Running(work, asyncio.create_task(work.run()))
         self._known[key] = _Known(stream.feed, time.monotonic(), kept)
 
-    async def _end(self, running: Iterable[tuple[str, _Running[Work]]], *, save: bool = False) -> None:
+    async def _end(self, running: Iterable[tuple[str, _Running[Work]]]) -> None:
         ended = list(running)
         for _, one in ended:
             one.task.cancel()
@@ -199,9 +199,8 @@ class StreamTasks(Generic[Work]):
             (found,) = await asyncio.gather(one.task, return_exceptions=True)
             if isinstance(found, Exception) and not isinstance(found, StreamGoneError):
                 self._log.error(f"{self._name}_ended", definition=name, reason=f"{type(found).__name__}: {found}")
-            if save:
-                with contextlib.suppress(StoreError):  # the work since then is done again
-                    await asyncio.to_thread(one.work.save_now)
+            with contextlib.suppress(StoreError):  # the work since then is done again
+                await asyncio.to_thread(one.work.save_now)
 
 
 def _has_ended(known: _Known[Any]) -> bool:

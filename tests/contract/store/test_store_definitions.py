@@ -135,6 +135,25 @@ def test_the_state_of_a_source_that_is_changed_meanwhile_is_not_kept(line: Any) 
     assert line.store.documents(*line.key, "source-state") == {}
 
 
+def test_the_last_state_of_a_source_is_kept_when_it_is_changed_but_not_deleted_meanwhile(line: Any) -> None:
+    plain = sources(line)
+    plain.put(definition(a=1))
+    (stored,) = plain.all()
+    last = SourceState("1", 1, "running", points=3)
+    sources(line, lambda: plain.enable("orders", False)).save_last(stored, last)
+    assert plain.state(stored) == last
+    later = SourceState("1", 3, "running", points=4)
+    plain.enable("orders", True)
+    (again,) = plain.all()
+    sources(line, lambda: plain.save(again, later)).save_last(stored, last._replace(points=9))
+    assert plain.state(stored) == later
+    plain.delete("orders", keep_positions=False)
+    plain.save_last(stored, last)
+    plain.put(definition("2", a=1))
+    plain.save_last(stored, last)
+    assert line.store.documents(*line.key, "source-state") == {}
+
+
 def webhook(hook_id: str, url: str) -> Webhook:
     return Webhook(hook_id, "on-call", url, ("born",), "secret", 1.5, (1, 0))
 
@@ -166,6 +185,24 @@ def test_a_webhook_that_is_changed_while_it_is_deleted_is_a_new_one(line: Any) -
     made, created = webhooks(line, lambda: plain.delete("on-call")).put(webhook("2", "https://two"))
     assert (made.id, created) == ("2", True)
     assert plain.all() == [made]
+
+
+def test_a_webhook_that_is_deleted_while_an_event_is_sent_leaves_nothing_behind(line: Any) -> None:
+    plain = webhooks(line)
+    kinds = ("webhook-state", "webhook-dead")
+    held = lambda: [list(line.store.documents(*line.key, kind)) for kind in kinds]  # noqa: E731
+    one, _ = plain.put(webhook("1", "https://one"))
+    dead = DeadDelivery("1", "e", "born", 1.5, 3, "no answer", "{}")
+    deleting = webhooks(line, lambda: plain.delete("on-call"))
+    deleting.save(one, DeliveryState("1", (2, 0)))
+    deleting.add_dead(one, (1, 0), dead)
+    plain.put(webhook("2", "https://one"))
+    plain.save(one, DeliveryState("1", (2, 0)))
+    plain.add_dead(one, (1, 0), dead)
+    assert held() == [[], []]
+    two, _ = plain.put(webhook("2", "https://two"))
+    webhooks(line, lambda: plain.put(webhook("3", "https://three"))).save(two, DeliveryState("2", (2, 0)))
+    assert held() == [["on-call"], []]
 
 
 def test_a_webhook_is_deleted_with_all_that_belongs_to_it(line: Any) -> None:

@@ -238,6 +238,32 @@ async def test_a_pause_adds_nothing_to_what_prometheus_counts(
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize("change", ["pause", "change", "restart"])
+async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
+    start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(supervisor, "SAVE_S", 3600.0)
+    monkeypatch.setattr(supervisor, "TERM_S", PATIENCE_S)
+    async with start(**OPEN) as running:
+        runner = running.service.runtime.source_runner
+        await stream(running)
+        await put(running, body_for(origin))
+        await state_once(running, lambda state: state["state"] == "running")
+        add(source, range(7))
+        await eventually_async(lambda: len(logged(running)) == 7)
+        if change == "pause":
+            await running.http.patch(PATH, json={"enabled": False})
+            await eventually_async(lambda: not runner.running)
+        elif change == "change":
+            await put(running, body_for(origin, batch_size=50), 200)
+        if change != "restart":
+            await state_once(running, lambda state: (state["records"], state["points"]) == (7, 7))
+    if change == "restart":
+        async with start(**OPEN) as running:
+            await state_once(running, lambda state: (state["records"], state["points"]) == (7, 7))
+
+
+@NEEDS_REDIS
 async def test_a_source_goes_on_after_a_restart(
     start: Any, origin: RedisServer, source: redis.Redis, store_kind: str
 ) -> None:
@@ -395,7 +421,7 @@ async def test_a_child_that_does_not_end_is_killed_when_its_source_is_ended_twic
     assert child.stdout is not None
     await child.stdout.readline()
     monkeypatch.setattr(supervisor, "TERM_S", 3600.0)
-    ending = asyncio.create_task(supervisor._end(child))
+    ending = asyncio.create_task(supervisor._end(child, lambda report: None))
     await asyncio.sleep(0)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):

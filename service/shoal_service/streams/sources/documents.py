@@ -145,3 +145,21 @@ class SourceDocuments:
         """Keep what became of a source, unless it was deleted or changed meanwhile."""
         changes = {(STATES, source.name): encode_state(state)}
         self._store.change_documents(*self._stream, changes, expected={(DEFINITIONS, source.name): source.document})
+
+    def save_last(self, source: SourceDefinition, state: SourceState) -> None:
+        """Keep what became of a source whose process has ended, also when the source was changed or paused meanwhile.
+
+        Not when it was deleted, or when a process of a later revision has said how it is.
+        """
+        definition, last = (DEFINITIONS, source.name), (STATES, source.name)
+        while True:
+            defined = self._store.documents(*self._stream, DEFINITIONS).get(source.name)
+            stored = self._store.documents(*self._stream, STATES).get(source.name)
+            if defined is None or decode_definition(defined).id != source.id:
+                return
+            known = None if stored is None else decode_state(stored)
+            if known is not None and known.source == source.id and known.revision > state.revision:
+                return
+            expected = {definition: defined, last: stored}
+            if self._store.change_documents(*self._stream, {last: encode_state(state)}, expected=expected):
+                return

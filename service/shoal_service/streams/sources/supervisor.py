@@ -137,7 +137,7 @@ class SupervisedSource:
     def save_now(self) -> None:
         """As `StreamTask.save_now`."""
         if self._state is not None and self._state != self._saved:
-            self._documents.save(self._definition, self._state)
+            self._documents.save_last(self._definition, self._state)
 
     async def _run_once(self, known: dict[str, str]) -> str:
         """Run the child until it ends. Returns why it did."""
@@ -155,11 +155,13 @@ class SupervisedSource:
             except OSError as error:
                 return f"its process cannot be started: {error}"
             self.pid = child.pid
+            assert self._state is not None
+            before = self._state
             try:
-                return await self._watch(child, order)
+                return await self._watch(child, order, before)
             finally:
                 self.pid = None
-                await _end(child)
+                await _end(child, lambda report: self._change(**_numbers_of(report, before)))
 
     def _order(self, known: dict[str, str]) -> bytes:
         definition = self._definition
@@ -183,11 +185,10 @@ class SupervisedSource:
         }
         return json.dumps(order).encode() + b"\n"
 
-    async def _watch(self, child: Process, order: bytes) -> str:
+    async def _watch(self, child: Process, order: bytes, before: SourceState) -> str:
         assert child.stdin is not None
         assert child.stdout is not None
-        assert self._state is not None
-        begun, before = time.monotonic(), self._state
+        begun = time.monotonic()
         failed: str | None = None
         with contextlib.suppress(ConnectionError):  # it has ended; its status says how
             child.stdin.write(order)
@@ -209,24 +210,20 @@ class SupervisedSource:
         return failed or f"its process ended with {_words_of(status)}"
 
     def _note(self, report: dict[str, Any], before: SourceState, age_s: float) -> None:
-        """Take over what the child reports. Its numbers count from its start."""
+        """Take over what the child reports."""
         assert self._state is not None
-        numbers = {name: getattr(before, name) + report[name] for name in ("records", "skipped", "points")}
-        is_well = report["points"] > 0 or (report["trouble"] is None and age_s >= MAX_PAUSE_S)
-        told = {name: report[name] for name in ("lag_records", "lag_s")}
-        if report["last_stored_at"] is not None:
-            told["last_stored_at"] = report["last_stored_at"]
-        if is_well:
+        told = _numbers_of(report, before)
+        if report["points"] > 0 or (report["trouble"] is None and age_s >= MAX_PAUSE_S):
             told["failures"] = 0
         if report["starting"]:
-            self._change(**numbers, **told)
+            self._change(**told)
         elif report["trouble"] is None:
-            self._change(status="running", error=None, next_attempt_at=None, **numbers, **told)
+            self._change(status="running", error=None, next_attempt_at=None, **told)
         else:
             trouble = report["trouble"]
             if trouble != self._state.error:
                 told["failed_at"] = time.time()
-            self._change(status="failed", error=trouble, next_attempt_at=None, **numbers, **told)
+            self._change(status="failed", error=trouble, next_attempt_at=None, **told)
 
     def _change(self, **changes: Any) -> None:
         assert self._state is not None
@@ -258,20 +255,34 @@ class SupervisedSource:
                 await asyncio.sleep(STORE_PAUSE_S)
 
 
-async def _end(child: Process) -> None:
-    """End a child, and free its entry in the process table. At once when it is cancelled."""
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        child.terminate()
+async def _end(child: Process, note: Callable[[dict[str, Any]], None]) -> None:
+    """End a child, note its last reports, and free its entry in the process table. At once when it is cancelled."""
+    assert child.stdout is not None
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.terminate()
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(child.wait(), TERM_S)
+            async with asyncio.timeout(TERM_S):
+                async for line in child.stdout:
+                    if "failed" not in (report := json.loads(line)):
+                        note(report)
+                await child.wait()
     finally:
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
+
+
+def _numbers_of(report: dict[str, Any], before: SourceState) -> dict[str, Any]:
+    """Return the numbers of a report, which count from the start of the child, as those of a state."""
+    numbers = {name: getattr(before, name) + report[name] for name in ("records", "skipped", "points")}
+    for name in ("lag_records", "lag_s"):
+        numbers[name] = report[name]
+    if report["last_stored_at"] is not None:
+        numbers["last_stored_at"] = report["last_stored_at"]
+    return numbers
 
 
 def _words_of(status: int) -> str:

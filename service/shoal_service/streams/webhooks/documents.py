@@ -1,7 +1,7 @@
 """Webhooks of a stream in the store, as documents of three kinds. Methods block and raise StoreError."""
 
 from shoal_service.errors import UnknownWebhookError
-from shoal_service.store import Store
+from shoal_service.store import DocumentName, Store
 from shoal_service.streams.webhooks.definition import Webhook, decode_webhook, encode_webhook
 from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState, decode_dead, decode_state, encode_state
 
@@ -68,8 +68,8 @@ class WebhookDocuments:
         ]
 
     def save(self, webhook: Webhook, state: DeliveryState) -> None:
-        """Keep how far a webhook is."""
-        self._store.set_document(*self._stream, STATES, webhook.name, encode_state(state))
+        """Keep how far a webhook is, unless it was deleted."""
+        self._write(webhook, (STATES, webhook.name), encode_state(state))
 
     def dead(self, webhook: Webhook) -> list[DeadDelivery]:
         """Return the deliveries of a webhook that were given up and are kept, oldest first."""
@@ -78,11 +78,20 @@ class WebhookDocuments:
         return [one for one in found if one.webhook == webhook.id]
 
     def add_dead(self, webhook: Webhook, place: tuple[int, int], dead: DeadDelivery) -> None:
-        """Keep a delivery that was given up, and delete the oldest ones beyond `DEAD_KEPT`."""
+        """Keep a delivery that was given up, unless its webhook was deleted. The newest `DEAD_KEPT` stay."""
         document = f"{webhook.name}/{place[0]:016d}.{place[1]:08d}"
-        self._store.set_document(*self._stream, DEAD, document, encode_state(dead))
+        self._write(webhook, (DEAD, document), encode_state(dead))
         for old in self._dead_names(webhook.name)[:-DEAD_KEPT]:
             self._store.set_document(*self._stream, DEAD, old, None)
+
+    def _write(self, webhook: Webhook, one: DocumentName, value: bytes) -> None:
+        """Write what belongs to a webhook, unless it was deleted."""
+        while True:
+            held = self._store.documents(*self._stream, WEBHOOKS).get(webhook.name)
+            if held is None or decode_webhook(held).id != webhook.id:
+                return
+            if self._store.change_documents(*self._stream, {one: value}, expected={(WEBHOOKS, webhook.name): held}):
+                return
 
     def _dead_names(self, name: str) -> list[str]:
         return [one for one in self._store.documents(*self._stream, DEAD) if _webhook_of(one) == name]
