@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.errors import NotFiniteError, counted
-from shoal.points.arrays import check_finite
+from shoal.points.arrays import MAX_MAGNITUDE, check_finite, largest_magnitude
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.record_points import FieldLists, Records, fields_of, joined_fields
 from shoal_service.client.text_columns import Texts, columns_of_texts, holds_texts, texts_in_place, with_places
@@ -247,8 +247,11 @@ def check_rows(x: Any, first_row: int, *, holes: bool = False) -> None:
 
     With `holes`, NaN stands for a missing value.
     """
+    numbers = x.data[:, None] if is_sparse(x) else x
+    if largest_magnitude(numbers) <= MAX_MAGNITUDE:
+        return
     try:
-        check_finite(x.data[:, None] if is_sparse(x) else np.where(np.isnan(x), 0.0, x) if holes else x)
+        check_finite(np.where(np.isnan(x), 0.0, x) if holes and not is_sparse(x) else numbers)
     except NotFiniteError as error:
         row = error.row or 0
         if is_sparse(x):

@@ -49,6 +49,19 @@ def test_parquet_gives_the_points_bit_for_bit_a_piece_at_a_time(
     np.testing.assert_array_equal(np.concatenate(chunks_of(path.rename(tmp_path / "y"))), X)
 
 
+def test_a_row_group_of_parquet_is_not_held_whole(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(200_000, 8))
+    table = pa.table({f"x{i}": x[:, i] for i in range(8)})
+    path = tmp_path / "x.parquet"
+    pa.parquet.write_table(table, path, row_group_size=len(x), use_dictionary=False, data_page_size=1 << 15)
+    del table
+    before = pa.total_allocated_bytes()
+    with open_points(str(path)) as points:
+        allocated = [(pa.total_allocated_bytes() - before, len(chunk)) for chunk in points]
+    assert sum(n for _, n in allocated) == len(x)
+    assert 0 < max(n_bytes for n_bytes, _ in allocated) < x.nbytes / 2
+
+
 def test_a_piece_of_a_table_has_many_rows_unless_it_is_wide(tmp_path: Path) -> None:
     values = np.arange(20_000.0)
     narrow = parquet(tmp_path / "narrow.parquet", {"a": values, "b": values})

@@ -14,7 +14,7 @@ from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.connectors.progress import Lag
 from shoal_service.cli.connectors.steps import Step
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow
+from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow, parquet_batches, parquet_file
 from shoal_service.wire import RecordColumns
 
 PARTITION = "files"
@@ -103,12 +103,12 @@ class ParquetFolderReader:
         """Yield the steps of a file from a place on. A row group is read in batches."""
         pa, path = self._pa, self._place(self._folder / name)
         try:
-            with pa.parquet.ParquetFile(path) as file:
+            with parquet_file(pa, path) as file:
                 reader = ColumnReader(pa, file.schema_arrow, self._columns, self._records, self._bad)
                 for group in range(first_group, file.metadata.num_row_groups):
                     n_rows = file.metadata.row_group(group).num_rows
                     done, skip = 0, first_row if group == first_group else 0
-                    for batch in file.iter_batches(self._count, row_groups=[group], columns=reader.used):
+                    for batch in parquet_batches(file, self._count, reader.used, [group]):
                         rest = batch.slice(min(batch.num_rows, max(0, skip - done)))
                         done += batch.num_rows
                         if rest.num_rows:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shoal.points.arrays import MAX_MAGNITUDE, IntArray
+from shoal.points.arrays import MAX_MAGNITUDE, IntArray, largest_magnitude
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.record_fields import checked_fields
@@ -91,6 +91,8 @@ def _numbers_of(points: Any) -> Any:
 def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows) -> dict[int, BadRowError]:
     """The rows that hold infinity, a magnitude above 1e150, or NaN where it is no missing value."""
     points = _numbers_of(points)
+    if isinstance(points, np.ndarray) and largest_magnitude(points) <= MAX_MAGNITUDE:
+        return {}
     with np.errstate(invalid="ignore"):
         if not isinstance(points, np.ndarray):
             at = np.flatnonzero(~(np.abs(points.data) <= MAX_MAGNITUDE))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from shoal_service.wire.record_columns import RecordColumns
 
 CHUNK_ROWS, CHUNK_BYTES = 8_192, 4 << 20
 """Rows that are read at a time, or fewer of as many bytes. Each chunk costs some Python for every column."""
+READ_BYTES = 1 << 18
+"""Bytes of a column of Parquet that are read at a time."""
 _REMEDY = "fix or drop the row, or choose --columns without it"
 
 
@@ -33,12 +35,25 @@ def open_parquet(
         )
     pa = load_pyarrow("Parquet")
     try:
-        file = pa.parquet.ParquetFile(path)
+        file = parquet_file(pa, path)
     except (pa.ArrowException, OSError) as error:
         raise CommandError(f"{bad.file} is not a usable Parquet file: {error}") from error
     reader = ColumnReader(pa, file.schema_arrow, columns, records, bad)
-    batches = file.iter_batches(reader.rows_at_a_time(chunk_rows), columns=reader.used)
+    batches = parquet_batches(file, reader.rows_at_a_time(chunk_rows), reader.used)
     return reader.chunks(batches), file.metadata.num_rows
+
+
+def parquet_file(pa: Any, path: Path) -> Any:
+    """Open a Parquet file to be read in pieces. By default, whole row groups would be read before their first batch."""
+    return pa.parquet.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False)
+
+
+def parquet_batches(file: Any, rows: int, columns: list[str], groups: list[int] | None = None) -> Iterator[Any]:
+    """Batches of at most `rows` rows, of the chosen columns and row groups.
+
+    No threads: to decode a batch of one column takes less than to wake one.
+    """
+    return cast(Iterator[Any], file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False))
 
 
 def open_arrow(
