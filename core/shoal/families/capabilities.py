@@ -104,17 +104,19 @@ def working_rows(family: AnyFamily, x: Any) -> Any:
     return cast(HasWorkingRows, family).working_rows(x) if hasattr(family, "working_rows") else x
 
 
-class Part(NamedTuple):
+class ColumnBlock(NamedTuple):
     """A block of columns and its family."""
 
     kind: type[AnyFamily]
     columns: Any  # (E,) of int64
 
 
-def parts_of(kind: type[AnyFamily]) -> tuple[Part, ...]:
+def blocks_of(kind: type[AnyFamily]) -> tuple[ColumnBlock, ...]:
     """The blocks of a family that is a product of others; none for any other family."""
     kinds = getattr(kind, "kinds", ())
-    return tuple(Part(part, columns) for part, columns in zip(kinds, getattr(kind, "columns", ()), strict=True))
+    return tuple(
+        ColumnBlock(block, columns) for block, columns in zip(kinds, getattr(kind, "columns", ()), strict=True)
+    )
 
 
 class RefitsToRows(Protocol):

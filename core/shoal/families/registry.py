@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily, ConjugateFamily
 from shoal.families.bernoulli import BetaBernoulli
-from shoal.families.capabilities import has_latent_variables, parts_of
+from shoal.families.capabilities import blocks_of, has_latent_variables
 from shoal.families.categorical import DirichletCategorical
 from shoal.families.diagonal import NormalInverseGamma
 from shoal.families.dirichlet import DirichletObservations
@@ -86,12 +86,12 @@ def known_family(family: Any, names: Sequence[str] | None = None) -> Any:
 def shown_family(family: str, names: Sequence[str] | None = None) -> str | dict[str, str]:
     """A family as users write it: a product as a mapping, from the names of features where there are any, else from
     columns."""
-    parts = parts_of(FAMILIES[family])
-    if not parts:
+    blocks = blocks_of(FAMILIES[family])
+    if not blocks:
         return family
     if names is None:
         return mapping_of(family)
-    owner = {int(column): part.kind.name for part in parts for column in part.columns}
+    owner = {int(column): block.kind.name for block in blocks for column in block.columns}
     return {name: owner[column] for column, name in enumerate(names)}
 
 

@@ -1,4 +1,4 @@
-"""Splits of components: proposals from a part of their rows, and the exact gain on all of them.
+"""Splits of components: proposals from a sample of their rows, and the exact gain on all of them.
 
 Children a and b of a component c divide its responsibilities, q(a) + q(b) = q(c) in every row. Nothing else changes:
 
@@ -25,7 +25,7 @@ from shoal.inference.start_points import Cloud, locations_of, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
     Component,
-    Part,
+    WeightedRows,
     best_division,
     division_entropy,
     log_odds,
@@ -34,7 +34,7 @@ from shoal.points.arrays import Array, IntArray
 
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
-"""Rows of a part for each parameter, within these limits."""
+"""Rows of a sample for each parameter, within these limits."""
 _FEW_FEATURES, _POWER_STEPS = 32, 30
 """Up to so many features the principal axis is computed; beyond, so many power steps stand for it."""
 _ROUNDS_WITH_PAST = 10
@@ -71,7 +71,7 @@ class _Parent(NamedTuple):
 
 
 class _Children(NamedTuple):
-    """Two children on a part."""
+    """Two children on a sample."""
 
     p: Array  # (m,) share of the first
     window: Any  # Stats, two rows
@@ -92,28 +92,28 @@ def propose(
     located, latent = has_location(model.family), has_latent_variables(model.family)
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
     wholes = [_whole_of(data, columns, row) for row in rows]
-    parts = [_part_of(data, whole, model.family, rng) for whole in wholes]
-    for row, own_behind, whole, part in zip(rows, behind, wholes, parts, strict=True):
-        if part is None:
+    samples = [_sampled(data, whole, model.family, rng) for whole in wholes]
+    for row, own_behind, whole, sample in zip(rows, behind, wholes, samples, strict=True):
+        if sample is None:
             continue
         center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
         params = model.family.posterior(take(state.stats, [row])) if latent else None
-        starts = _starts(model.family, part, rng)
-        division = best_division(model, Component(center, own_behind, params), part, starts, limits)
-        split = None if division is None else _placed_split(data, model, state, row, whole, part, division.p)
+        starts = _starts(model.family, sample, rng)
+        division = best_division(model, Component(center, own_behind, params), sample, starts, limits)
+        split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
     return splits
 
 
 def _placed_split(
-    data: WindowData, model: Model, state: State, row: int, whole: _Whole, part: Part, p: Array
+    data: WindowData, model: Model, state: State, row: int, whole: _Whole, sample: WeightedRows, p: Array
 ) -> Split | None:
-    """A division of a part with the past placed, carried over to all rows; None where a child died."""
+    """A division of a sample with the past placed, carried over to all rows; None where a child died."""
     parent = _parent(model, state, row)
-    found = _Children(p, _window_stats(model.family, part, p), 0.0, 1.0)
+    found = _Children(p, _window_stats(model.family, sample, p), 0.0, 1.0)
     if float(parent.past[0][0]) > 0.0:
-        placed = _with_past(model, parent, part, found)
+        placed = _with_past(model, parent, sample, found)
         if placed is None:
             return None
         found = placed
@@ -126,7 +126,7 @@ def _whole_of(data: WindowData, columns: csc_matrix, row: int) -> _Whole:
     return _Whole(rows, resp, data.weighted(rows, resp))
 
 
-def _part_of(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.Generator) -> Part | None:
+def _sampled(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.Generator) -> WeightedRows | None:
     """The rows of responsibility above a floor, or a sample of them; their weights sum to that of the whole."""
     strong = np.flatnonzero(whole.resp > _LEAST_RESP)
     if strong.size < _FEWEST:
@@ -136,12 +136,12 @@ def _part_of(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.
         strong = np.sort(rng.choice(strong, most, replace=False))
     chosen = whole.weight[strong]
     points_a_row = max(float(chosen @ chosen / chosen.sum()), 1.0)
-    return Part(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
+    return WeightedRows(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
 
 
-def _starts(family: AnyFamily, part: Part, rng: np.random.Generator) -> list[Array]:
+def _starts(family: AnyFamily, sample: WeightedRows, rng: np.random.Generator) -> list[Array]:
     """Sides (m,) of the first principal axis, and of two means."""
-    cloud = Cloud(locations_of(family, part.x), None, part.weight)
+    cloud = Cloud(locations_of(family, sample.x), None, sample.weight)
     return starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
 
 
@@ -153,31 +153,31 @@ def _parent(model: Model, state: State, row: int) -> _Parent:
     return _Parent(stats, past, others, evidence, label_bound(model.sticks, state.mass))
 
 
-def _with_past(model: Model, parent: _Parent, part: Part, found: _Children) -> _Children | None:
+def _with_past(model: Model, parent: _Parent, sample: WeightedRows, found: _Children) -> _Children | None:
     """The division with the past placed as is best, after rounds with it."""
     choices = (1.0, 0.0, float(found.window[0][0] / found.window[0].sum()))
-    best = max((_placed(model, parent, part, found, share) for share in choices), key=lambda placed: placed.gain)
+    best = max((_placed(model, parent, sample, found, share) for share in choices), key=lambda placed: placed.gain)
     sharing = 0.0 < best.past_share < 1.0
     for _ in range(_ROUNDS_WITH_PAST):
         stats = _with_past_share(model.family, parent, best.window, best.past_share)
-        p = _first_share(model, part.x, stats, parent.others, best.window[0])
-        window = _window_stats(model.family, part, p)
+        p = _first_share(model, sample.x, stats, parent.others, best.window[0])
+        window = _window_stats(model.family, sample, p)
         if window[0].min() <= 0.0:
             return None
         share = float(window[0][0] / window[0].sum()) if sharing else best.past_share
-        tried = _placed(model, parent, part, _Children(p, window, 0.0, share), share)
+        tried = _placed(model, parent, sample, _Children(p, window, 0.0, share), share)
         rise = tried.gain - best.gain
         best = tried if rise > 0.0 else best
-        if rise <= LIMITS.tolerance * float(part.weight.sum()):
+        if rise <= LIMITS.tolerance * float(sample.weight.sum()):
             break
     return best
 
 
-def _placed(model: Model, parent: _Parent, part: Part, found: _Children, share: float) -> _Children:
+def _placed(model: Model, parent: _Parent, sample: WeightedRows, found: _Children, share: float) -> _Children:
     children = _with_past_share(model.family, parent, found.window, share)
     labels = label_bound(model.sticks, np.append(parent.others, children[0]))
     gain = float(fast_log_marginal(model.family, children).sum()) - parent.evidence + labels - parent.labels
-    gain += division_entropy(part.weight, found.p) + float(parent.past[0][0]) * binary_entropy(share)
+    gain += division_entropy(sample.weight, found.p) + float(parent.past[0][0]) * binary_entropy(share)
     return found._replace(gain=gain, past_share=share)
 
 
@@ -186,8 +186,8 @@ def _with_past_share(family: AnyFamily, parent: _Parent, window: Any, share: flo
     return family.add(window, family.scale(take(parent.past, [0, 0]), np.array([share, 1.0 - share])))
 
 
-def _window_stats(family: AnyFamily, part: Part, p: Array) -> Any:
-    return fitted_suffstats(family, part.x, np.stack([part.weight * p, part.weight * (1.0 - p)], axis=1))
+def _window_stats(family: AnyFamily, sample: WeightedRows, p: Array) -> Any:
+    return fitted_suffstats(family, sample.x, np.stack([sample.weight * p, sample.weight * (1.0 - p)], axis=1))
 
 
 def _first_share(model: Model, x: Rows, children: Any, others: Array, window_mass: Array) -> Array:
@@ -201,12 +201,12 @@ def _on_all_rows(
     data: WindowData, model: Model, parent: _Parent, row: int, whole: _Whole, found: _Children
 ) -> Split | None:
     """The division carried over to all rows of the component."""
-    part = Part(data.x[whole.rows], whole.weight)
+    sample = WeightedRows(data.x[whole.rows], whole.weight)
     stats = _with_past_share(model.family, parent, found.window, found.past_share)
-    p = _first_share(model, part.x, stats, parent.others, found.window[0])
-    window = _window_stats(model.family, part, p)
+    p = _first_share(model, sample.x, stats, parent.others, found.window[0])
+    window = _window_stats(model.family, sample, p)
     if window[0].min() <= 0.0:
         return None
     share = found.past_share
-    placed = _placed(model, parent, part, _Children(p, window, 0.0, share), share)
+    placed = _placed(model, parent, sample, _Children(p, window, 0.0, share), share)
     return Split(row, placed.gain, window, share)

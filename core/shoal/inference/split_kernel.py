@@ -1,4 +1,4 @@
-"""The compiled two-way split: a Gaussian component's part of the rows, all rounds in one call.
+"""The compiled two-way split: a sample of a Gaussian component's rows, all rounds in one call.
 
 `two_way_split` has the same rounds in NumPy for every family. In few features NumPy's calls take longer than their
 work. A full covariance and a diagonal one differ only in the shape of `scale`, (D, D) or (D,). With 2 shape degrees of
@@ -31,7 +31,7 @@ at first and tenfold from there on."""
 
 
 class SplitTask(NamedTuple):
-    """The part to divide, and the place of the component on the stick."""
+    """The rows to divide, and the place of the component on the stick."""
 
     y: Array  # (m, D) points about the component's mean
     weight: Array  # (m,)
@@ -279,7 +279,7 @@ def _divided(
 
 
 @kernel()
-def divide_part(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: Array, gains: Array) -> float:
+def divide_rows(task: SplitTask, seen: SplitPrior, limits: SplitLimits, shares: Array, gains: Array) -> float:
     """Rounds from every start, as `two_way_split` makes them.
 
     Written: shares of the first child (S, m), sides at first, and the gain of each division (S,), nats, -inf where a

@@ -1,12 +1,12 @@
-"""Two-way splits: a component's part of the rows divided between two children, by rounds of the two alone.
+"""Two-way splits: a sample of a component's rows divided between two children, by rounds of the two alone.
 
 A round is linear in the natural statistics t(x) of the rows: two products with their table. A prior that reads as a
 normal-inverse-Wishart in few features has a kernel that makes all rounds in one call (`split_kernel`), where NumPy's
 calls would take longer than their work. This module is the plain form of that kernel.
 
-Where a part stands for more rows than it has, its gain is too high: children fitted to m rows gain about one nat a
+Where a sample stands for more rows than it has, its gain is too high: children fitted to m rows gain about one nat a
 parameter less on m other rows (Akaike 1974), and a row of weight u speaks for u - 1 others. A division that does not
-gain more than this correction on its part is not pursued.
+gain more than this correction on its sample is not pursued.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ TABLE_FEATURES = 3
 """Up to so many features the table of all products has few enough columns to be written out."""
 
 
-class Part(NamedTuple):
+class WeightedRows(NamedTuple):
     """Rows by which a division is searched, with weights that sum to the component's mass in the window."""
 
     x: Rows
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Division(NamedTuple):
-    """Two children on a part."""
+    """Two children on a sample."""
 
     p: Array  # (m,) share of the first child
     gain: float  # nats
@@ -96,7 +96,7 @@ def table_of(family: AnyFamily, x: Rows, origin: Origin, params: Any = None) -> 
 
 
 def best_division(
-    model: Model, component: Component, part: Part, starts: Sequence[Array], limits: SplitLimits = LIMITS
+    model: Model, component: Component, sample: WeightedRows, starts: Sequence[Array], limits: SplitLimits = LIMITS
 ) -> Division | None:
     """The best division that rounds from the starts, sides (m,), lead to.
 
@@ -105,17 +105,17 @@ def best_division(
     """
     prior = split_prior(model.family)
     if prior is not None:
-        from shoal.inference.split_kernel import SplitTask, divide_part
+        from shoal.inference.split_kernel import SplitTask, divide_rows
 
         center = component.center
         seen = prior._replace(mean=prior.mean - center)
-        y = np.ascontiguousarray(split_rows(model.family, part.x) - center)
+        y = np.ascontiguousarray(split_rows(model.family, sample.x) - center)
         shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
-        task = SplitTask(y, part.weight, part.points_a_row, component.mass_behind, *model.sticks)
-        least = limits.least_gain + divide_part(task, seen, limits, shares, gains)
+        task = SplitTask(y, sample.weight, sample.points_a_row, component.mass_behind, *model.sticks)
+        least = limits.least_gain + divide_rows(task, seen, limits, shares, gains)
         best = int(np.argmax(gains))
         return Division(shares[best], float(gains[best])) if gains[best] > least else None
-    plain = PlainSplit.of_part(model, component, part, limits)
+    plain = PlainSplit.of_rows(model, component, sample, limits)
     found = [division for division in map(plain.divided, starts) if division is not None]
     winner = max(found, key=lambda division: division.gain, default=None)
     return (
@@ -126,7 +126,7 @@ def best_division(
 
 
 class PlainDivision(NamedTuple):
-    """Two children on a part, and the log odds of the first one in every row: slope . t(x) + odds."""
+    """Two children on a sample, and the log odds of the first one in every row: slope . t(x) + odds."""
 
     p: Array  # (m,)
     gain: float  # nats
@@ -159,14 +159,14 @@ class PlainSplit:
         self.correction = overfit_correction(family, weight, self.whole, points_a_row)
 
     @classmethod
-    def of_part(cls, model: Model, component: Component, part: Part, limits: SplitLimits) -> "PlainSplit":
-        """The split of a component's part, without its past."""
+    def of_rows(cls, model: Model, component: Component, sample: WeightedRows, limits: SplitLimits) -> "PlainSplit":
+        """The split of a component's sample, without its past."""
         family = model.family
         origin = Origin(component.center, has_location(family))
         prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
-        table = table_of(family, part.x, origin, component.params)
-        behind, own = component.mass_behind, part.points_a_row
-        return cls(family, model.sticks, prior, table, part.weight, behind, None, limits, own)
+        table = table_of(family, sample.x, origin, component.params)
+        behind, own = component.mass_behind, sample.points_a_row
+        return cls(family, model.sticks, prior, table, sample.weight, behind, None, limits, own)
 
     def divided(self, start: Array) -> PlainDivision | None:
         """Rounds from one start; None where a child died."""
@@ -209,9 +209,9 @@ class PlainSplit:
 
 
 def overfit_correction(family: AnyFamily, weight: Array, whole: Array, points_a_row: float = 1.0) -> float:
-    """Nats by which a gain on the part is likely to exceed that on all rows.
+    """Nats by which a gain on the sample is likely to exceed that on all rows.
 
-    `whole` (P,) are the part's sums: a parameter that no row tells about does not count.
+    `whole` (P,) are the sample's sums: a parameter that no row tells about does not count.
     """
     parameters = min(family.n_free_parameters, int(np.count_nonzero(whole)))
     return parameters * max(float(weight @ weight / weight.sum()) - points_a_row, 0.0)

@@ -43,7 +43,7 @@ from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, sna
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
 from shoal.mixture.round import (
-    Part,
+    PartitionState,
     Round,
     decays_between,
     ended_by_time,
@@ -64,14 +64,14 @@ from shoal.mixture.snapshot import (
     clock_from_arrays,
     clock_to_arrays,
     from_bytes,
-    from_parts,
     named_rows,
-    part_from_arrays,
-    part_to_arrays,
-    parts_of,
+    partition_from_arrays,
+    partition_to_arrays,
     prior_to_arrays,
     settings_and_prior,
     settings_to_header,
+    state_from_arrays,
+    state_to_arrays,
     taken_rows,
     to_bytes,
 )
@@ -106,7 +106,7 @@ from shoal.mixture.stats_at_offset import (
     with_weight_lost,
 )
 from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
-from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, check_part, check_rows, require
+from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, check_partition, check_rows, require
 from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
@@ -132,7 +132,7 @@ __all__ = [
     "MixtureState",
     "Moments",
     "Monitor",
-    "Part",
+    "PartitionState",
     "Past",
     "PlacedPrior",
     "Plane",
@@ -160,7 +160,7 @@ __all__ = [
     "category_columns_of",
     "caught_up",
     "ceiling_call",
-    "check_part",
+    "check_partition",
     "check_rows",
     "clock_from_arrays",
     "clock_to_arrays",
@@ -180,7 +180,6 @@ __all__ = [
     "evidence_bound",
     "feature_plane",
     "from_bytes",
-    "from_parts",
     "grow",
     "half_lives_ago",
     "handed_over",
@@ -203,9 +202,8 @@ __all__ = [
     "next_refit",
     "next_round_end",
     "pack_arrays",
-    "part_from_arrays",
-    "part_to_arrays",
-    "parts_of",
+    "partition_from_arrays",
+    "partition_to_arrays",
     "past_from_bytes",
     "past_to_bytes",
     "predict_call",
@@ -227,6 +225,8 @@ __all__ = [
     "spared",
     "stacked_stats",
     "state_bytes",
+    "state_from_arrays",
+    "state_to_arrays",
     "stats_at_offsets",
     "successor_ids",
     "successors_of",

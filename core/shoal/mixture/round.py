@@ -28,8 +28,8 @@ MOST_DECAY_STEPS = 8
 that is a time."""
 
 
-class Part(NamedTuple):
-    """One mixture of a round: the base, or what a partition made of it. `C` rows are allocated.
+class PartitionState(NamedTuple):
+    """The mixture of one partition in a round, or the base that all of them begin with. `C` rows are allocated.
 
     The components of the base come first, in the same order, then those born in the partition.
     """
@@ -58,9 +58,9 @@ class Round(NamedTuple):
     """Points seen at the end, unless a decay by time ends it before."""
     next_id: int
     """The id of the first component born in the round."""
-    base: Part
+    base: PartitionState
     """The mixture at the beginning, with the decays since."""
-    parts: tuple[Part, ...]
+    partitions: tuple[PartitionState, ...]
     """Those that have begun, in order of their ranges; all but the last are complete and have had the decays since."""
 
     def first_row(self, partition: int, partitions: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.errors import OutsideDomainError, SettingError, ShoalError, counted, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
 from shoal.families.auto import provisional_family
-from shoal.families.capabilities import parts_of
+from shoal.families.capabilities import blocks_of
 from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
 from shoal.mixture.clock import STEPS
@@ -538,7 +538,7 @@ def category_columns_of(kind: type[AnyFamily], n_features: int) -> tuple[int, ..
     """The columns of a family, or of blocks of a product, whose domain is level numbers."""
     if kind.domain is LEVELS:
         return tuple(range(n_features))
-    return tuple(int(column) for part in parts_of(kind) if part.kind.domain is LEVELS for column in part.columns)
+    return tuple(int(column) for block in blocks_of(kind) if block.kind.domain is LEVELS for column in block.columns)
 
 
 def _column_of(key: Any, names: tuple[str, ...] | None) -> int:

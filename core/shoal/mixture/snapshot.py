@@ -21,7 +21,7 @@ from shoal.mixture.archive import Archive
 from shoal.mixture.clock import Clock
 from shoal.mixture.container import FORMAT_VERSION, pack_arrays, unpack_arrays, version_of
 from shoal.mixture.lineage import Lineage
-from shoal.mixture.round import Part, Round
+from shoal.mixture.round import PartitionState, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MOST_KEPT, MixtureState, ScaleWatch, live_rows, with_new_window
 from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
@@ -53,8 +53,8 @@ _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decaye
 _ROWS = ("ids", "born_at", "last_seen_at")
 _PAST = Lineage._fields[:-1]
 _ARCHIVED = Archive._fields[:-1]
-_PART_ROWS = ("born_at", "last_seen_at")
-_PART_NUMBERS: dict[str, type] = {
+_PARTITION_ROWS = ("born_at", "last_seen_at")
+_PARTITION_NUMBERS: dict[str, type] = {
     "n_components": int,
     "decayed_count": float,
     "pruned_mass": float,
@@ -68,10 +68,10 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 def to_bytes(state: MixtureState, window: LearntPoints | None = None) -> bytes:
     """Bytes of the state, and of the kept rows (n, D) if any. Equal states give equal bytes at any capacity."""
-    return pack_arrays(*parts_of(state, window))
+    return pack_arrays(*state_to_arrays(state, window))
 
 
-def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[dict[str, Any], _Arrays]:
+def state_to_arrays(state: MixtureState, window: LearntPoints | None = None) -> tuple[dict[str, Any], _Arrays]:
     """Header and arrays of `to_bytes`, to be packed together with other content."""
     n, settings = state.n_components, state.settings
     header: dict[str, Any] = {name: kind(getattr(state, name)) for name, kind in _NUMBERS.items()}
@@ -110,9 +110,10 @@ def parts_of(state: MixtureState, window: LearntPoints | None = None) -> tuple[d
     if state.round is not None:
         within = state.round
         header["round"] = {"begins_at": within.begins_at, "ends_at": within.ends_at, "next_id": within.next_id}
-        parts = [part_to_arrays(f"round.{i}", part) for i, part in enumerate((within.base, *within.parts))]
-        header["round"]["parts"] = [numbers for numbers, _ in parts]
-        for _, own in parts:
+        header["round"]["parts"] = []
+        for i, partition in enumerate((within.base, *within.partitions)):
+            numbers, own = partition_to_arrays(f"round.{i}", partition)
+            header["round"]["parts"].append(numbers)
             arrays |= own
     if window is not None:
         arrays |= named_rows("window", window)
@@ -133,7 +134,7 @@ def from_bytes(blob: bytes, *, is_valid: bool = False) -> tuple[MixtureState, Le
     try:
         if old:
             header |= {"course": NEW_SCHEDULE._asdict(), "marks": {}}
-        state, window = _read(header, arrays) if is_valid else from_parts(header, arrays)
+        state, window = _read(header, arrays) if is_valid else state_from_arrays(header, arrays)
     except READ_ERRORS as error:
         raise SnapshotDamagedError(
             f"snapshot is intact but holds no valid state ({error}); it was not written by shoal"
@@ -141,8 +142,9 @@ def from_bytes(blob: bytes, *, is_valid: bool = False) -> tuple[MixtureState, Le
     return with_new_window(state) if old else state, window
 
 
-def from_parts(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
-    """Inverse of `parts_of`, checked as data from an unknown sender; consumes both. Raises one of `READ_ERRORS`."""
+def state_from_arrays(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:
+    """Inverse of `state_to_arrays`, checked as data from an unknown sender. It empties both arguments. Raises one of
+    `READ_ERRORS`."""
     state, window = _read(header, arrays)
     check_state(state, window)
     return state, window
@@ -152,28 +154,28 @@ def _named(prefix: str, rows: Any) -> _Arrays:
     return {f"{prefix}.{name}": field for name, field in zip(rows._fields, rows, strict=True)}
 
 
-def part_to_arrays(prefix: str, part: Part) -> tuple[dict[str, Any], _Arrays]:
+def partition_to_arrays(prefix: str, partition: PartitionState) -> tuple[dict[str, Any], _Arrays]:
     """Numbers, for a header, and arrays of one mixture of a round, under names that start with `prefix`."""
-    n = part.n_components
-    arrays = _named(f"{prefix}.stats", live_rows(part.stats, n))
+    n = partition.n_components
+    arrays = _named(f"{prefix}.stats", live_rows(partition.stats, n))
     for name in ("cache", "monitor"):
-        rows = getattr(part, name)
+        rows = getattr(partition, name)
         arrays |= {} if rows is None else _named(f"{prefix}.{name}", live_rows(rows, n))
-    arrays |= {f"{prefix}.{name}": getattr(part, name)[:n] for name in _PART_ROWS}
-    numbers = {name: kind(getattr(part, name)) for name, kind in _PART_NUMBERS.items()}
-    return numbers, arrays | {f"{prefix}.pairs": part.pairs[:n, :n]}
+    arrays |= {f"{prefix}.{name}": getattr(partition, name)[:n] for name in _PARTITION_ROWS}
+    numbers = {name: kind(getattr(partition, name)) for name, kind in _PARTITION_NUMBERS.items()}
+    return numbers, arrays | {f"{prefix}.pairs": partition.pairs[:n, :n]}
 
 
-def part_from_arrays(
+def partition_from_arrays(
     prefix: str, numbers: dict[str, Any], prior: AnyFamily, arrays: _Arrays, *, cached: bool, monitored: bool
-) -> Part:
-    """Inverse of `part_to_arrays`, whose arrays are removed from `arrays`. Raises one of `READ_ERRORS`.
+) -> PartitionState:
+    """Inverse of `partition_to_arrays`, whose arrays are removed from `arrays`. Raises one of `READ_ERRORS`.
 
     cached, monitored: whether it has a predictive cache, and a monitor.
     """
-    require(set(numbers) == set(_PART_NUMBERS), "a partition has other entries")
-    own: dict[str, Any] = {name: _number(name, numbers[name], kind) for name, kind in _PART_NUMBERS.items()}
-    return Part(
+    require(set(numbers) == set(_PARTITION_NUMBERS), "a partition has other entries")
+    own: dict[str, Any] = {name: _number(name, numbers[name], kind) for name, kind in _PARTITION_NUMBERS.items()}
+    return PartitionState(
         stats=_typed(f"{prefix}.stats", type(prior.empty_stats(0)), arrays),
         cache=_typed(f"{prefix}.cache", cache_type(prior), arrays) if cached else None,
         monitor=_typed(f"{prefix}.monitor", Monitor, arrays) if monitored else None,
@@ -192,11 +194,11 @@ def _round(header: dict[str, Any] | None, prior: AnyFamily | None, arrays: _Arra
     offsets = {name: _number(name, header.pop(name), int) for name in ("begins_at", "ends_at", "next_id")}
     numbers = header.pop("parts")
     require(not header and 1 < len(numbers) <= 65, "a round has other entries")
-    parts = []
+    partitions = []
     for i, own in enumerate(numbers):
         works = i == len(numbers) - 1
-        parts.append(part_from_arrays(f"round.{i}", own, prior, arrays, cached=works, monitored=monitored))
-    return Round(base=parts[0], parts=tuple(parts[1:]), **offsets)
+        partitions.append(partition_from_arrays(f"round.{i}", own, prior, arrays, cached=works, monitored=monitored))
+    return Round(base=partitions[0], partitions=tuple(partitions[1:]), **offsets)
 
 
 def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, LearntPoints | None]:

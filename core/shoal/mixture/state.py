@@ -15,7 +15,7 @@ from shoal.families import AnyFamily
 from shoal.mixture.archive import Archive, archive_budget_bytes, archive_bytes
 from shoal.mixture.clock import MOST_STEPS, STEPS, Clock, falls_at, offset_before, steps_after, weight_left
 from shoal.mixture.lineage import Lineage, lineage_budget_bytes
-from shoal.mixture.round import Part, Round
+from shoal.mixture.round import PartitionState, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
     NEW_SCHEDULE,
@@ -325,13 +325,14 @@ def _fixed_arrays_bytes(state: MixtureState) -> int:
     retired += (
         0 if state.watch is None else state.watch.rows.nbytes + state.watch.weights.nbytes + state.watch.within.nbytes
     )
-    retired += 0 if state.round is None else sum(_part_bytes(part) for part in (state.round.base, *state.round.parts))
+    if state.round is not None:
+        retired += sum(map(_partition_bytes, (state.round.base, *state.round.partitions)))
     pairs = sum(array.nbytes for array in _pair_arrays(state))
     return pairs + rows_bytes(unweighted(state.buffer)) + 3 * state.scale.nbytes + retired
 
 
-def _part_bytes(part: Part) -> int:
-    fields = (*part.stats, *(part.cache or ()), part.born_at, part.last_seen_at, part.pairs, *(part.monitor or ()))
+def _partition_bytes(own: PartitionState) -> int:
+    fields = (*own.stats, *(own.cache or ()), own.born_at, own.last_seen_at, own.pairs, *(own.monitor or ()))
     return sum(int(field.nbytes) for field in fields)
 
 

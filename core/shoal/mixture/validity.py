@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shoal.families import AnyFamily
 from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, cache_parts, empty_cache, refresh
 from shoal.mixture.clock import MOST_STEPS
-from shoal.mixture.round import Part, next_round_end, rows_before_rounds
+from shoal.mixture.round import PartitionState, next_round_end, rows_before_rounds
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, stats_at_offsets
 from shoal.mixture.stats_at_offset import next_decay, next_half_window, next_late_refit, next_refit
@@ -129,7 +129,7 @@ def _check_scores(state: MixtureState) -> None:
     archived = None if state.archive is None else state.archive.stats
     others = [kept.stats for kept in stats_at_offsets(state)]
     if state.round is not None:
-        others += [part.stats for part in (state.round.base, *state.round.parts)]
+        others += [partition.stats for partition in (state.round.base, *state.round.partitions)]
     for stats in (state.stats, state.lineage.stats, archived, *others):
         if stats is not None and state.prior is not None:
             with np.errstate(all="ignore"):
@@ -259,45 +259,53 @@ def _check_round(state: MixtureState) -> None:
     require(rows_before_rounds(within.begins_at, settings) == 0 and state.frozen, "a round where there is none")
     require(within.ends_at == next_round_end(within.begins_at, settings), f"a round ends at {within.ends_at}")
     require(within.begins_at < seen < within.ends_at, "a round that is over, or has not begun")
-    held, n = len(within.parts), within.base.n_components
+    held, n = len(within.partitions), within.base.n_components
     first = [within.first_row(p, settings.partitions) for p in range(settings.partitions)]
     require(held == sum(low < seen for low in first), f"{held} partitions have begun")
-    births = [part.n_components - n for part in within.parts]
+    births = [partition.n_components - n for partition in within.partitions]
     require(n > 0 and min(births) >= 0 and n + sum(births) == state.n_components, "components are in no partition")
     require(0 <= within.next_id == state.next_id - sum(births), "ids of a round are out of order")
     given_out = within.next_id + np.arange(sum(births))
     require(bool((state.ids[n:] == given_out).all() and (state.ids[:n] < within.next_id).all()), "ids are out of order")
-    for part in (within.base, *within.parts):
-        check_part(state.prior, part, seen)
-    check_cache(state.prior, within.parts[-1].stats, within.parts[-1].cache)
+    for partition in (within.base, *within.partitions):
+        check_partition(state.prior, partition, seen)
+    check_cache(state.prior, within.partitions[-1].stats, within.partitions[-1].cache)
 
 
-def check_part(family: AnyFamily, part: Part, seen: int) -> None:
+def check_partition(family: AnyFamily, partition: PartitionState, seen: int) -> None:
     """Raise ValueError unless shapes, dtypes and ranges are those of a mixture of a round, with `seen` points seen."""
-    n = part.n_components
+    n = partition.n_components
     empty = family.empty_stats(1)
-    fields = [*zip(part.stats, empty, strict=True)]
-    if part.cache is not None:
-        fields += zip(part.cache, empty_cache(family, 1), strict=True)
+    fields = [*zip(partition.stats, empty, strict=True)]
+    if partition.cache is not None:
+        fields += zip(partition.cache, empty_cache(family, 1), strict=True)
     for field, like in fields:
         require(field.shape == (n, *like.shape[1:]) and field.dtype == np.float64, "a partition has another shape")
         require(bool(np.isfinite(field).all()), "a partition holds a number that is not finite")
-    require(part.pairs.shape == (n, n) and part.pairs.dtype == np.float64, "pair sums of a partition")
-    for times in (part.born_at, part.last_seen_at):
+    require(partition.pairs.shape == (n, n) and partition.pairs.dtype == np.float64, "pair sums of a partition")
+    for times in (partition.born_at, partition.last_seen_at):
         require(times.shape == (n,) and times.dtype == np.int64, "times of a partition have another shape")
         require(bool(((times >= 0) & (times <= seen)).all()), "times of a partition are out of range")
-    require(-1 <= part.alarm <= seen and 0 <= part.births_refused <= seen, "counts of a partition are out of range")
-    masses, slack = part.stats[0], _BALANCE * max(1.0, part.decayed_count)
-    require(bool(np.isfinite([part.decayed_count, part.pruned_mass]).all()), "counts of a partition are not finite")
-    require(bool((masses > 0).all()) and part.pruned_mass >= 0, "a component of a partition has no mass")
-    require(abs(float(masses.sum()) + part.pruned_mass - part.decayed_count) <= slack, "masses of a partition")
-    _check_pairs(part.pairs, masses)
-    if part.monitor is not None:
-        for name, values in part.monitor._asdict().items():
+    require(
+        -1 <= partition.alarm <= seen and 0 <= partition.births_refused <= seen,
+        "counts of a partition are out of range",
+    )
+    masses, slack = partition.stats[0], _BALANCE * max(1.0, partition.decayed_count)
+    require(
+        bool(np.isfinite([partition.decayed_count, partition.pruned_mass]).all()),
+        "counts of a partition are not finite",
+    )
+    require(bool((masses > 0).all()) and partition.pruned_mass >= 0, "a component of a partition has no mass")
+    require(
+        abs(float(masses.sum()) + partition.pruned_mass - partition.decayed_count) <= slack, "masses of a partition"
+    )
+    _check_pairs(partition.pairs, masses)
+    if partition.monitor is not None:
+        for name, values in partition.monitor._asdict().items():
             kind = np.int64 if name == "settled_at" else np.float64
             require(values.shape == (n,) and values.dtype == kind, "the monitor of a partition has another shape")
             require(bool(np.isfinite(values).all()), "the monitor of a partition is not finite")
-        settled = part.monitor.settled_at
+        settled = partition.monitor.settled_at
         require(bool(((settled >= 0) & (settled <= seen)).all()), "a component was settled in the future")
 
 

@@ -24,15 +24,15 @@ from shoal.mixture import (
     MOST_POINTS,
     READ_ERRORS,
     Event,
-    check_part,
+    check_partition,
     check_rows,
     clock_from_arrays,
     clock_to_arrays,
     named_rows,
     next_round_end,
     pack_arrays,
-    part_from_arrays,
-    part_to_arrays,
+    partition_from_arrays,
+    partition_to_arrays,
     prior_to_arrays,
     require,
     round_rows,
@@ -82,8 +82,8 @@ def task_to_buffers(task: PieceTask) -> list[bytes | memoryview]:
     if context.clock is not None:
         header["clock"], own = clock_to_arrays(context.clock)
         arrays |= own
-    header |= {"monitored": task.part.monitor is not None, "cached": task.part.cache is not None}
-    header["part"], own = part_to_arrays("part", task.part)
+    header |= {"monitored": task.partition.monitor is not None, "cached": task.partition.cache is not None}
+    header["part"], own = partition_to_arrays("part", task.partition)
     arrays |= own
     points, weights = unweighted(task.rows), weights_of(task.rows)
     if weights is not None:
@@ -115,7 +115,7 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
         assert prior is not None
         clock = clock_from_arrays(header["clock"], arrays) if "clock" in header else None
         own = {"cached": header["cached"], "monitored": header["monitored"]}
-        part = part_from_arrays("part", header["part"], prior, arrays, **own)
+        partition = partition_from_arrays("part", header["part"], prior, arrays, **own)
         if "shape" in header:  # writable, since kernels are compiled for that
             points: Points = np.frombuffer(dense, dtype="<f8").reshape(-1, settings.n_features).astype(np.float64)
             require(list(points.shape) == header["shape"], f"rows have shape {points.shape}")
@@ -128,7 +128,7 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
         context = RoundContext(settings=settings, prior=prior, clock=clock, **given)
         labels, scores = np.full(len(rows), -1, dtype=np.int64), unscored(len(rows))
         numbers = {name: header[name] for name in _TASK_NUMBERS}
-        task = PieceTask(context=context, part=part, rows=rows, labels=labels, scores=scores, **numbers)
+        task = PieceTask(context=context, partition=partition, rows=rows, labels=labels, scores=scores, **numbers)
         _check_task(task)
         return task
     except (*READ_ERRORS, OverflowError) as error:
@@ -139,10 +139,10 @@ def task_from_bytes(blob: bytes | memoryview) -> PieceTask:
 
 def result_to_bytes(result: PieceResult) -> bytes:
     """The bytes of what came of a piece. Equal results give equal bytes."""
-    part, scores = result.part, result.scores
+    partition, scores = result.partition, result.scores
     header: dict[str, Any] = {"learnt": pieces_version(), "events": [list(event) for event in result.events]}
-    header["monitored"] = part.monitor is not None
-    header["part"], arrays = part_to_arrays("part", part)
+    header["monitored"] = partition.monitor is not None
+    header["part"], arrays = partition_to_arrays("part", partition)
     arrays |= {"labels": result.labels, "log_density": scores.log_density, "novelty": scores.novelty}
     return pack_arrays(header, arrays | {"born": np.flatnonzero(scores.born).astype(np.int64)})
 
@@ -157,7 +157,7 @@ def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
     n_rows = len(task.rows)
     try:
         own = {"cached": True, "monitored": header["monitored"]}
-        part = part_from_arrays("part", header["part"], task.context.prior, arrays, **own)
+        partition = partition_from_arrays("part", header["part"], task.context.prior, arrays, **own)
         events = [
             Event(offset, kind, tuple(parents), tuple(children), reason)
             for offset, kind, parents, children, reason in header["events"]
@@ -165,7 +165,7 @@ def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
         born = np.zeros(n_rows, dtype=np.bool_)
         born[arrays["born"]] = True
         scores = PrequentialScores(arrays["log_density"], arrays["novelty"], born)
-        result = PieceResult(part, events, arrays["labels"], scores)
+        result = PieceResult(partition, events, arrays["labels"], scores)
         _check_result(result, task)
         return result
     except (*READ_ERRORS, OverflowError) as error:
@@ -176,7 +176,7 @@ def result_from_bytes(blob: bytes | memoryview, task: PieceTask) -> PieceResult:
 
 def _check_task(task: PieceTask) -> None:
     """Raise one of `READ_ERRORS` unless the task can be computed."""
-    context, part, d = task.context, task.part, task.context.settings.n_features
+    context, partition, d = task.context, task.partition, task.context.settings.n_features
     numbers = (context.begins_at, context.next_id, task.base_at, task.low, task.limit)
     require(all(type(number) is int and 0 <= number < MOST_POINTS for number in numbers), f"numbers {numbers}")
     high = task.low + len(task.rows)
@@ -190,8 +190,10 @@ def _check_task(task: PieceTask) -> None:
     n = len(context.ids)
     require(context.ids.shape == (n,) and context.ids.dtype == np.int64, "ids of another kind")
     require(bool(((context.ids >= 0) & (context.ids < context.next_id)).all()), "an id was never given out")
-    require(task.from_base is (part.cache is None), "a base with a cache, or none")
-    require(0 < n == part.n_components if task.from_base else 0 < n <= part.n_components, f"{n} ids of the base")
+    require(task.from_base is (partition.cache is None), "a base with a cache, or none")
+    require(
+        0 < n == partition.n_components if task.from_base else 0 < n <= partition.n_components, f"{n} ids of the base"
+    )
     clock = context.clock
     if clock is not None:
         require(
@@ -199,16 +201,16 @@ def _check_task(task: PieceTask) -> None:
         )
         require(clock.at.dtype == clock.steps.dtype == np.int64, "decays of another kind")
         require(bool((np.diff(clock.at) > 0).all() and (clock.steps > 0).all()), "decays are not in order")
-    check_part(context.prior, part, task.low)
+    check_partition(context.prior, partition, task.low)
     check_rows("rows", task.rows, (len(task.rows), d), settings)
 
 
 def _check_result(result: PieceResult, task: PieceTask) -> None:
     """Raise one of `READ_ERRORS` unless shapes, types and ranges are those of a result of the task."""
-    part, n_rows, first = result.part, len(task.rows), task.context.next_id
-    n = part.n_components
-    require(task.part.n_components <= n <= task.part.n_components + n_rows, "it belongs to another piece")
-    require((part.monitor is None) == (task.part.monitor is None), "a monitor where there is none")
+    partition, n_rows, first = result.partition, len(task.rows), task.context.next_id
+    n = partition.n_components
+    require(task.partition.n_components <= n <= task.partition.n_components + n_rows, "it belongs to another piece")
+    require((partition.monitor is None) == (task.partition.monitor is None), "a monitor where there is none")
     for array, kind in (
         (result.labels, np.int64),
         (result.scores.log_density, np.float64),
@@ -225,7 +227,7 @@ def _check_result(result: PieceResult, task: PieceTask) -> None:
         require(
             type(event.kind) is str and (event.reason is None or type(event.reason) is str), "an event without words"
         )
-    check_part(task.context.prior, part, task.low + n_rows)
+    check_partition(task.context.prior, partition, task.low + n_rows)
 
 
 def _unpacked(blob: bytes | memoryview, name: str) -> tuple[dict[str, Any], _Arrays]:

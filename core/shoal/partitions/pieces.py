@@ -19,12 +19,12 @@ from shoal.mixture import (
     Clock,
     Event,
     MixtureState,
-    Part,
+    PartitionState,
     StreamSettings,
     empty_lineage,
     next_decay,
 )
-from shoal.partitions.parts import copied, decayed_inplace, part_of
+from shoal.partitions.contributions import copied, decayed_inplace, partition_state
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints
 from shoal.runtime.threads import run_in_threads
@@ -55,11 +55,11 @@ class PieceTask(NamedTuple):
     """Rows of one partition, N >= 1, and all that is read to learn them."""
 
     context: RoundContext
-    part: Part
+    partition: PartitionState
     """What the partition has made of the round so far. It is written. For the first piece of a partition from
     `partition` 1 on: the base, which is only read."""
     from_base: bool
-    """Whether `part` is the base, without a predictive cache: to be copied, and decayed up to `low`."""
+    """Whether `partition` is the base, without a predictive cache: to be copied, and decayed up to `low`."""
     base_at: int
     """Points seen up to which the base has had its decays."""
     low: int
@@ -76,7 +76,7 @@ class PieceTask(NamedTuple):
 class PieceResult(NamedTuple):
     """What comes of a piece."""
 
-    part: Part
+    partition: PartitionState
     """The partition after the rows."""
     events: list[Event]
     """In order of offset."""
@@ -92,10 +92,10 @@ class PieceRunner(Protocol):
     def __call__(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
         """The results of `learnt_piece`, one a task, in the order of the tasks.
 
-        Each task must be computed once in this process, or on a copy elsewhere: `learnt_piece` writes `part`, `labels`
-        and `scores` of its task. A task that was sent elsewhere and did not come back may still be computed here, since
-        here nothing of it was written. No task may be written any more when this returns or raises. Arrays of a result
-        are the caller's own from then on.
+        Each task must be computed once in this process, or on a copy elsewhere: `learnt_piece` writes `partition`,
+        `labels` and `scores` of its task. A task that was sent elsewhere and did not come back may still be computed
+        here, since here nothing of it was written. No task may be written any more when this returns or raises. Arrays
+        of a result are the caller's own from then on.
         """
 
 
@@ -111,27 +111,29 @@ def in_threads(tasks: Sequence[PieceTask]) -> list[PieceResult]:
 
 
 def learnt_piece(task: PieceTask) -> PieceResult:
-    """A partition after the rows of a task. Writes its `part`, `labels` and `scores`, which the result shares."""
-    context, part = task.context, task.part
+    """A partition after the rows of a task. Writes its `partition`, `labels` and `scores`, which the result shares."""
+    context, partition = task.context, task.partition
     if task.from_base:
-        part = decayed_inplace(context, copied(part), context.begins_at, task.base_at, task.low)
-        part = part._replace(cache=empty_cache(context.prior, len(part.born_at)))
-    own = working_state(context, part, task.low)
+        partition = decayed_inplace(context, copied(partition), context.begins_at, task.base_at, task.low)
+        partition = partition._replace(cache=empty_cache(context.prior, len(partition.born_at)))
+    own = working_state(context, partition, task.low)
     if task.from_base:
         own = own._replace(cache=renewed_cache(own))
-    own, events = learn_inplace(own, task.rows, task.labels, task.scores, part_limit=max(task.limit, own.n_components))
-    return PieceResult(part_of(own), events, task.labels, task.scores)
+    own, events = learn_inplace(
+        own, task.rows, task.labels, task.scores, partition_limit=max(task.limit, own.n_components)
+    )
+    return PieceResult(partition_state(own), events, task.labels, task.scores)
 
 
-def working_state(context: RoundContext, part: Part, points_seen: int) -> MixtureState:
+def working_state(context: RoundContext, partition: PartitionState, points_seen: int) -> MixtureState:
     """A state that learns the next rows of a partition.
 
     It does nothing but learn and decay: it has no window to move, no check, and nothing that may return.
     """
     settings, n = context.settings, len(context.ids)
-    ids = np.zeros(len(part.born_at), dtype=np.int64)
+    ids = np.zeros(len(partition.born_at), dtype=np.int64)
     ids[:n] = context.ids
-    ids[n : part.n_components] = context.next_id + np.arange(part.n_components - n)
+    ids[n : partition.n_components] = context.next_id + np.arange(partition.n_components - n)
     clock = context.clock
     if clock is not None:
         had = int(np.searchsorted(clock.at, points_seen, "right" if points_seen == context.begins_at else "left"))
@@ -143,25 +145,25 @@ def working_state(context: RoundContext, part: Part, points_seen: int) -> Mixtur
         location=context.location,
         scale=context.scale,
         jitter=context.jitter,
-        stats=part.stats,
-        cache=part.cache,
+        stats=partition.stats,
+        cache=partition.cache,
         ids=ids,
-        born_at=part.born_at,
-        last_seen_at=part.last_seen_at,
-        pairs=part.pairs,
-        n_components=part.n_components,
-        next_id=context.next_id + part.n_components - n,
+        born_at=partition.born_at,
+        last_seen_at=partition.last_seen_at,
+        pairs=partition.pairs,
+        n_components=partition.n_components,
+        next_id=context.next_id + partition.n_components - n,
         points_seen=points_seen,
-        decayed_count=part.decayed_count,
-        pruned_mass=part.pruned_mass,
-        at_capacity=part.at_capacity,
-        births_refused=part.births_refused,
+        decayed_count=partition.decayed_count,
+        pruned_mass=partition.pruned_mass,
+        at_capacity=partition.at_capacity,
+        births_refused=partition.births_refused,
         next_check=_NEVER,
         next_decay=next_decay(points_seen, settings.half_life_points),
         next_refit=-1,
         buffer=settings.domain.none(settings.n_features),
         lineage=empty_lineage(),
-        monitor=part.monitor,
-        schedule=NEW_SCHEDULE._replace(alarm=part.alarm),
+        monitor=partition.monitor,
+        schedule=NEW_SCHEDULE._replace(alarm=partition.alarm),
         clock=clock,
     )

@@ -1,8 +1,8 @@
 """Rounds: partitions of a stream learn side by side between two fixed offsets, and are then summed.
 
     rows      b           b + L/2            b + L
-    part 0    |-- learns --|                   |
-    part 1                 |----- learns ------|   both from the base, the mixture at b
+    first     |-- learns --|                   |
+    second                 |----- learns ------|   both from the base, the mixture at b
                                                sum, joins of newborns, decays' retirements, check
 
 Invariants:
@@ -12,7 +12,7 @@ Invariants:
 - Rounds, ranges, decays and checks fall at offsets that follow from the settings and from the times of the rows. So the
   result is the same to the bit however the stream is cut into calls, and a replay of the log gives it again.
 - Every row has the weight that it would have with one partition: a mixture of the round has each decay at its own
-  offset, within its range by the one pass, outside of it by `parts.decayed_inplace`.
+  offset, within its range by the one pass, outside of it by `contributions.decayed_inplace`.
 - Within a round no component of the base is joined or retired, so that its row means the same in all partitions.
 - A component has its id from its birth: ids ascend with the offset of birth. Where two partitions have found the same
   cluster, the end of the round joins their newborns if the bound rises, and an event reports it.
@@ -37,11 +37,11 @@ from shoal.mixture import (
     trimmed,
     with_window_moved,
 )
-from shoal.partitions.parts import (
+from shoal.partitions.contributions import (
     copied,
     decayed_inplace,
     nearest_across,
-    part_of,
+    partition_state,
     summed_inplace,
 )
 from shoal.partitions.pieces import PieceResult, PieceRunner, PieceTask, RoundContext, in_turn
@@ -99,7 +99,7 @@ def learn_in_rounds_inplace(
         if state.points_seen == end:
             state, found = _ended_inplace(state)
             events.extend(found)
-        elif state.round is not None and len(state.round.parts) > 1:
+        elif state.round is not None and len(state.round.partitions) > 1:
             state = state._replace(cache=renewed_cache(state))
         start = stop
     return state, events
@@ -111,7 +111,7 @@ def _begun_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
     assert state.prior is not None
     state = with_room(state, limit_of(state.settings, state.prior))
     ends_at = next_round_end(state.points_seen, state.settings)
-    base = copied(part_of(state)._replace(cache=None))
+    base = copied(partition_state(state)._replace(cache=None))
     within = Round(state.points_seen, ends_at, state.next_id, base, ())
     return state._replace(round=within, next_check=max(state.next_check, ends_at))
 
@@ -171,7 +171,7 @@ def _tasks(
         begins_at=within.begins_at,
         next_id=within.next_id,
     )
-    begun = within.parts or (part_of(state),)  # the first partition goes on with the state's own arrays
+    begun = within.partitions or (partition_state(state),)  # the first partition goes on with the state's own arrays
     share, left = divmod(max(limit_of(settings, state.prior) - n, 0), settings.partitions)
     tasks = []
     for partition, first, last in ranges:
@@ -179,7 +179,7 @@ def _tasks(
         tasks.append(
             PieceTask(
                 context=context,
-                part=within.base if from_base else begun[partition],
+                partition=within.base if from_base else begun[partition],
                 from_base=from_base,
                 base_at=seen,
                 low=first,
@@ -210,12 +210,12 @@ def _brought_together(
 ) -> tuple[MixtureState, list[Event]]:
     """The state after pieces of a round, their labels and events under final ids."""
     seen, n = state.points_seen, within.base.n_components
-    parts = list(within.parts)
+    partitions = list(within.partitions)
     events: list[Event] = []
     full = within.base.at_capacity
     for learnt, result in zip(ranges, results, strict=True):
-        earlier = parts[: learnt.partition]
-        parts[learnt.partition :] = [result.part]
+        earlier = partitions[: learnt.partition]
+        partitions[learnt.partition :] = [result.partition]
         shift = sum(other.n_components - n for other in earlier)
         own = labels[learnt.low - seen : learnt.high - seen]
         own[own >= within.next_id] += shift
@@ -225,13 +225,14 @@ def _brought_together(
             for event in result.events
             if event.kind != "capacity" or not full
         ]
-    last = len(parts) - 1
-    for p, part in enumerate(parts):
-        if p < last:  # complete: decays go on
+    last = len(partitions) - 1
+    for p, partition in enumerate(partitions):
+        if p < last:  # decays go on
             at = within.first_row(p + 1, state.settings.partitions)
-            parts[p] = decayed_inplace(state, part._replace(cache=None), within.begins_at, max(at, seen), high)
+            complete = partition._replace(cache=None)
+            partitions[p] = decayed_inplace(state, complete, within.begins_at, max(at, seen), high)
     base = decayed_inplace(state, within.base, within.begins_at, seen, high)
-    within = within._replace(base=base, parts=tuple(parts))
+    within = within._replace(base=base, partitions=tuple(partitions))
     return summed_inplace(state, within, high)._replace(round=within), events
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.errors import SettingError, WorkersLostError
-from shoal.mixture import Part
+from shoal.mixture import PartitionState
 from shoal.partitions.piece_bytes import pieces_version
 from shoal.partitions.pieces import PieceResult, PieceTask, RoundContext, in_threads, in_turn, learnt_piece
 from shoal.points.weighted_rows import LearntPoints
@@ -28,13 +28,13 @@ class _SharedInput(NamedTuple):
 
     version: str
     context: RoundContext
-    base: Part | None
+    base: PartitionState | None
 
 
 class _TaskInput(NamedTuple):
     """The rest of a task. Labels and scores are not sent, because they are never read."""
 
-    part: Part | None
+    partition: PartitionState | None
     """None: it is the base."""
     base_at: int
     low: int
@@ -73,10 +73,10 @@ class Workers:
             return [first, *in_threads(tasks[1:])]
 
     def _computed_by_workers(self, tasks: Sequence[PieceTask]) -> list[PieceResult]:
-        base = next((task.part for task in tasks if task.from_base), None)
+        base = next((task.partition for task in tasks if task.from_base), None)
         shared = _SharedInput(pieces_version(), tasks[0].context, base)
         own = [
-            _TaskInput(None if task.from_base else task.part, task.base_at, task.low, task.rows, task.limit)
+            _TaskInput(None if task.from_base else task.partition, task.base_at, task.low, task.rows, task.limit)
             for task in tasks
         ]
         workers = lasting(self._executor)
@@ -93,12 +93,12 @@ def _computed(shared: _SharedInput, own: _TaskInput) -> PieceResult:
         )
     n = len(own.rows)
     labels, scores = np.full(n, -1, dtype=np.int64), unscored(n)
-    part = shared.base if own.part is None else own.part
-    assert part is not None
+    partition = shared.base if own.partition is None else own.partition
+    assert partition is not None
     task = PieceTask(
         context=shared.context,
-        part=part,
-        from_base=own.part is None,
+        partition=partition,
+        from_base=own.partition is None,
         base_at=own.base_at,
         low=own.low,
         rows=own.rows,
@@ -111,7 +111,7 @@ def _computed(shared: _SharedInput, own: _TaskInput) -> PieceResult:
 
 def _writable(received: PieceTask | PieceResult) -> Any:
     """The same in arrays that may be written. Those that Ray gives may not, because they are in its store."""
-    arrays: list[npt.NDArray[Any]] = [received.part.born_at, received.labels]
+    arrays: list[npt.NDArray[Any]] = [received.partition.born_at, received.labels]
     if isinstance(received, PieceTask):
         arrays.append(received.context.location)
     return received if all(array.flags.writeable for array in arrays) else copy.deepcopy(received)

@@ -6,7 +6,15 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
-from shoal.mixture import MOST_POINTS, READ_ERRORS, from_parts, pack_arrays, parts_of, require, unpack_arrays
+from shoal.mixture import (
+    MOST_POINTS,
+    READ_ERRORS,
+    pack_arrays,
+    require,
+    state_from_arrays,
+    state_to_arrays,
+    unpack_arrays,
+)
 from shoal.refinement.job import Refinement
 
 VERSION = 1
@@ -17,7 +25,7 @@ _WORDS: dict[str, type] = {"worthwhile": bool, "reason": str, "changed": bool, "
 
 def to_bytes(refinement: Refinement) -> bytes:
     """The bytes of a refinement. Equal refinements give equal bytes."""
-    state, arrays = parts_of(refinement.refined)
+    state, arrays = state_to_arrays(refinement.refined)
     shared = refinement.shared.tocoo()
     words = {name: getattr(refinement, name) for name in _WORDS}
     own = {
@@ -56,7 +64,7 @@ def _read(header: dict[str, Any], arrays: dict[str, Any]) -> Refinement:
     live_ids, old, new, mass = (
         arrays.pop(f"refinement.{name}") for name in ("live_ids", "shared_old", "shared_new", "shared_mass")
     )
-    refined, _ = from_parts(state, arrays)
+    refined, _ = state_from_arrays(state, arrays)
     n, t = live_ids.size, refined.n_components
     require(refined.frozen and refined.past is not None and refined.monitor is not None, "no refined state")
     require(np.array_equal(refined.ids, np.arange(t)), "ids are not provisional")

@@ -117,19 +117,19 @@ def learn_inplace(
     labels: IntArray,
     scores: PrequentialScores | None = None,
     *,
-    part_limit: int | None = None,
+    partition_limit: int | None = None,
 ) -> tuple[MixtureState, list[Event]]:
     """Absorb raw rows x (N, D) in order, with the decays, checks and renewals that fall among them.
 
     Writes `labels` (N,): the id of each point's best component as of that point, which may be gone by the end; and
     `scores`, where given. Gives the events in order of offset.
 
-    part_limit: where the state is one of a partition, the most components that it may have. No component leaves it, so
-    that those of all partitions remain the same.
+    partition_limit: where the state is one of a partition, the most components that it may have. No component leaves
+    it, so that those of all partitions remain the same.
     """
     assert state.prior is not None, "points are learnt under a prior"
-    whole = part_limit is None
-    limit = limit_of(state.settings, state.prior) if part_limit is None else part_limit
+    whole = partition_limit is None
+    limit = limit_of(state.settings, state.prior) if partition_limit is None else partition_limit
     events: list[Event] = []
     scores = unscored(len(x)) if scores is None else scores
     points, weights = unweighted(x), weights_of(x)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.families import FAMILIES, AnyFamily, is_conjugate
 from shoal.families.auto import usual_candidates
-from shoal.families.capabilities import has_scatter, is_refitted, parts_of
+from shoal.families.capabilities import blocks_of, has_scatter, is_refitted
 from shoal.families.predictive_cache import cache_type, empty_cache, example_priors, has_kernels, renewal
 from shoal.mixture import MixtureState, StreamSettings, ceiling_call, predict_call
 from shoal.runtime.cache import cache_is_writable
@@ -128,23 +128,23 @@ def _families(state: MixtureState) -> list[AnyFamily]:
     """The family of the stream, and those that a search for its prior runs, while it is not chosen or is watched."""
     settings = state.settings
     own = state.prior or FAMILIES[settings.family].weak(settings.n_features)
-    families = [own, *_searched_parts(state)]
+    families = [own, *_searched_blocks(state)]
     searched = not state.frozen or state.watch is not None
     if searched and settings.domain.located and settings.n_features > LARGEST_OWN_SEARCH:
         families.append(FAMILIES[search_family(settings.family)].weak(1))
     return list({cache_type(family): family for family in families}.values())
 
 
-def _searched_parts(state: MixtureState) -> list[AnyFamily]:
+def _searched_blocks(state: MixtureState) -> list[AnyFamily]:
     """The families that the search for the prior of a product runs, one for each block, while it is not chosen."""
     if state.frozen:
         return []
     found: list[AnyFamily] = []
-    for part in parts_of(FAMILIES[state.settings.family]):
-        own = part.kind.weak(len(part.columns))
+    for block in blocks_of(FAMILIES[state.settings.family]):
+        own = block.kind.weak(len(block.columns))
         found.append(own)
-        if own.domain.located and len(part.columns) > LARGEST_OWN_SEARCH:
-            found.append(FAMILIES[search_family(part.kind.name)].weak(1))
+        if own.domain.located and len(block.columns) > LARGEST_OWN_SEARCH:
+            found.append(FAMILIES[search_family(block.kind.name)].weak(1))
     return found
 
 

@@ -22,7 +22,7 @@ from shoal_service.store.contract import (
     Wake,
 )
 from shoal_service.store.doctor import inspect_store
-from shoal_service.store.inspection import Finding, Inspection, Part, StreamSummary
+from shoal_service.store.inspection import Finding, Inspection, Item, StreamSummary
 from shoal_service.store.sharing import (
     Blob,
     Lease,
@@ -56,12 +56,12 @@ __all__ = [
     "Finding",
     "IdempotencyKey",
     "Inspection",
+    "Item",
     "Job",
     "Lease",
     "MessagingStore",
     "PagePlace",
     "PageRun",
-    "Part",
     "ProcessMessages",
     "PublishedHead",
     "ReaderRequest",

@@ -126,8 +126,8 @@ class StreamFacts(NamedTuple):
 # -- findings
 
 
-class Part(StrEnum):
-    """Kinds of things that may be damaged."""
+class Item(StrEnum):
+    """Kinds of things in a store that may be damaged."""
 
     STORE = "store"
     RECORD = "record"
@@ -149,7 +149,7 @@ class Finding(NamedTuple):
 
     stream: str | None
     """None for the store itself."""
-    part: Part
+    part: Item
     where: str
     """Which one: an entry, a key, a table."""
     problem: str
@@ -206,27 +206,27 @@ def examine(facts: StreamFacts) -> list[Finding]:
     """Return all findings on a stream."""
     found: list[Finding] = []
 
-    def add(part: Part, where: str, problem: str, loss: str, remedy: str) -> None:
+    def add(part: Item, where: str, problem: str, loss: str, remedy: str) -> None:
         found.append(Finding(facts.name, part, where, problem, loss, remedy))
 
     if facts.record_damage is not None:
         loss = "the settings of the stream; the service refuses to open the store, or the stream"
-        add(Part.RECORD, "record", facts.record_damage, loss, "restore a copy of the store")
+        add(Item.RECORD, "record", facts.record_damage, loss, "restore a copy of the store")
     for what in facts.unreadable:
-        add(Part.STORE, what.partition(":")[0], what, "what cannot be read", RESTORE)
+        add(Item.STORE, what.partition(":")[0], what, "what cannot be read", RESTORE)
     _examine_log(facts, add)
     _examine_checkpoints(facts, add)
     _examine_references(facts, add)
     _examine_records(facts, add)
     for what in facts.orphans:
-        add(Part.ORPHAN, what, "nothing refers to it", f"{_NOTHING} but space", "copy what is needed, or leave it")
+        add(Item.ORPHAN, what, "nothing refers to it", f"{_NOTHING} but space", "copy what is needed, or leave it")
     return found
 
 
 def damaged_key(key_id: str) -> Finding:
     """Return the finding on an access key that does not match its checksum."""
     said, remedy = "it does not match its checksum", f"revoke it (shoal keys revoke {key_id}), and create another"
-    return Finding(None, Part.ACCESS_KEY, key_id, said, "the access of whoever has it", remedy)
+    return Finding(None, Item.ACCESS_KEY, key_id, said, "the access of whoever has it", remedy)
 
 
 def notes_on(facts: StreamFacts) -> list[str]:
@@ -241,7 +241,7 @@ def notes_on(facts: StreamFacts) -> list[str]:
     ]
 
 
-Add = Callable[[Part, str, str, str, str], None]
+Add = Callable[[Item, str, str, str, str], None]
 
 
 def _examine_log(facts: StreamFacts, add: Add) -> None:
@@ -250,7 +250,7 @@ def _examine_log(facts: StreamFacts, add: Add) -> None:
     applied = max((c.seq for c in facts.checkpoints if c.whole), default=0)
 
     def damaged(seq: int, where: str, said: str) -> None:
-        add(Part.ENTRY, where, said, _loss(facts, seq, applied), RESTORE)
+        add(Item.ENTRY, where, said, _loss(facts, seq, applied), RESTORE)
 
     for entry in facts.entries:
         where = f"entry {entry.seq}"
@@ -271,11 +271,11 @@ def _examine_log(facts: StreamFacts, add: Add) -> None:
         said = (
             f"the counters end at entry {counted.seq} and offset {counted.log_offset}, the rows at entry {expected - 1}"
         )
-        add(Part.ENTRY, "end of the log", said, "entries in between; the stream takes no more points", RESTORE)
+        add(Item.ENTRY, "end of the log", said, "entries in between; the stream takes no more points", RESTORE)
     if facts.acknowledged is not None and facts.acknowledged > facts.end.seq:
         said = f"the log ends at entry {facts.end.seq}, but entry {facts.acknowledged} was acknowledged"
         lost = f"the points of {_span(facts.end.seq + 1, facts.acknowledged)}"
-        add(Part.HIGH_WATER, f"entry {facts.acknowledged}", said, lost, f"{RESTORE}; or go on without them: {_FORGET}")
+        add(Item.HIGH_WATER, f"entry {facts.acknowledged}", said, lost, f"{RESTORE}; or go on without them: {_FORGET}")
 
 
 def _loss(facts: StreamFacts, seq: int, applied: int) -> str:
@@ -303,7 +303,7 @@ def _examine_checkpoints(facts: StreamFacts, add: Add) -> None:
             if whole:
                 remedy = "nothing is needed: the next checkpoint replaces it"
                 add(
-                    Part.CHECKPOINT,
+                    Item.CHECKPOINT,
                     where,
                     problem,
                     f"{_NOTHING}: the one at entry {max(whole)} takes its place",
@@ -311,22 +311,22 @@ def _examine_checkpoints(facts: StreamFacts, add: Add) -> None:
                 )
             elif facts.floor.seq == 0:
                 loss = f"{_NOTHING} if the log holds only points: it is learnt again from its beginning"
-                add(Part.CHECKPOINT, where, problem, loss, "start the service, and see that the stream is live")
+                add(Item.CHECKPOINT, where, problem, loss, "start the service, and see that the stream is live")
             else:
                 loss = "the state of the stream: no checkpoint is whole, and the log is trimmed"
-                add(Part.CHECKPOINT, where, problem, loss, RESTORE)
+                add(Item.CHECKPOINT, where, problem, loss, RESTORE)
             continue
         if not facts.floor.seq <= checkpoint.seq <= facts.end.seq:
             said = f"it is outside of the log, which holds {_span(facts.floor.seq + 1, facts.end.seq)}"
-            add(Part.CHECKPOINT, where, said, "the entries that would follow it", RESTORE)
+            add(Item.CHECKPOINT, where, said, "the entries that would follow it", RESTORE)
         elif offsets.get(checkpoint.seq, checkpoint.log_offset) != checkpoint.log_offset:
             said = f"it ends at offset {checkpoint.log_offset}, its entry at {offsets[checkpoint.seq]}"
-            add(Part.CHECKPOINT, where, said, "the agreement of state and log", RESTORE)
+            add(Item.CHECKPOINT, where, said, "the agreement of state and log", RESTORE)
         window = checkpoint.window_seq
         if window is not None and not facts.floor.seq <= window <= checkpoint.seq:
             said = f"its window begins after entry {window}, the log after entry {facts.floor.seq}"
             add(
-                Part.CHECKPOINT,
+                Item.CHECKPOINT,
                 where,
                 said,
                 "rows of the window: it cannot be refined",
@@ -344,19 +344,19 @@ def _examine_references(facts: StreamFacts, add: Add) -> None:
             loss = "the refinement of an entry that a start learns again" if needed else _NOTHING
             said = "it does not match its checksum"
             add(
-                Part.BLOB, repr(blob.key), said, loss, RESTORE if needed else "nothing is needed: it is deleted in time"
+                Item.BLOB, repr(blob.key), said, loss, RESTORE if needed else "nothing is needed: it is deleted in time"
             )
     for reference in facts.references:
         needed = reference.seq > oldest
         if needed and reference.blob_key not in blobs:
             said = f"entry {reference.seq} refers to it, and it is missing"
-            add(Part.BLOB, repr(reference.blob_key), said, "the refinement of that entry", RESTORE)
+            add(Item.BLOB, repr(reference.blob_key), said, "the refinement of that entry", RESTORE)
         if needed and reference.after_seq < facts.floor.seq:
             said = f"it needs the entries after {reference.after_seq}, the log begins after entry {facts.floor.seq}"
-            add(Part.ENTRY, f"entry {reference.seq}", said, "the refinement of that entry", RESTORE)
+            add(Item.ENTRY, f"entry {reference.seq}", said, "the refinement of that entry", RESTORE)
         if not facts.floor.seq < reference.seq <= facts.end.seq:
             said = "an entry that is not in the log refers to it"
-            add(Part.BLOB, repr(reference.blob_key), said, _NOTHING, "nothing is needed")
+            add(Item.BLOB, repr(reference.blob_key), said, _NOTHING, "nothing is needed")
 
 
 def _examine_records(facts: StreamFacts, add: Add) -> None:
@@ -364,21 +364,21 @@ def _examine_records(facts: StreamFacts, add: Add) -> None:
         if not letter.whole:
             said = "it does not match its checksum"
             loss = "the payload or the reason of a batch that could not be learnt"
-            add(Part.DEAD_LETTER, letter.where, said, loss, "send the batch again, if you have it")
+            add(Item.DEAD_LETTER, letter.where, said, loss, "send the batch again, if you have it")
         elif letter.seq > facts.end.seq:
             said = f"its entry is beyond the end of the log, entry {facts.end.seq}"
-            add(Part.DEAD_LETTER, letter.where, said, "the entries in between", RESTORE)
+            add(Item.DEAD_LETTER, letter.where, said, "the entries in between", RESTORE)
     for page in facts.damaged_pages:
         loss = "records of the stream, and its learner stops when it reads them"
-        add(Part.PAGE, page, "it does not match its checksum", loss, RESTORE)
+        add(Item.PAGE, page, "it does not match its checksum", loss, RESTORE)
     for document in facts.damaged_documents:
         loss = "what it says; the stream goes on without it"
-        add(Part.DOCUMENT, document, "it does not match its checksum", loss, "write it again, or delete it")
+        add(Item.DOCUMENT, document, "it does not match its checksum", loss, "write it again, or delete it")
     for job in facts.jobs:
         if (damage := _job_damage(job)) is not None:
             loss = "the record of a refinement, not its result"
             add(
-                Part.JOB,
+                Item.JOB,
                 job.id,
                 damage,
                 loss,
@@ -389,7 +389,7 @@ def _examine_records(facts: StreamFacts, add: Add) -> None:
         differs = by_seq.get(answer.seq, answer[3:5]) != answer[3:5]
         if differs or not 0 < answer.seq <= facts.end.seq or len(answer.digest) != 32:
             said = f"it names entry {answer.seq} and offset {answer.log_offset}, which differs from the log"
-            add(Part.ANSWER, repr(answer.key), said, "the answer to a retry of that request", "do not retry it")
+            add(Item.ANSWER, repr(answer.key), said, "the answer to a retry of that request", "do not retry it")
 
 
 def _job_damage(job: JobFacts) -> str | None:

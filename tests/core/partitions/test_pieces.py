@@ -182,7 +182,7 @@ def some_piece() -> tuple[PieceTask, bytes, bytes]:
 def test_what_is_not_read_is_not_sent() -> None:
     """Neither the window's statistics nor retired components: the bytes are those of rows and one mixture."""
     task, sent, _ = some_piece()
-    part, k = task.part, task.part.n_components
+    part, k = task.partition, task.partition.n_components
     needed = task.rows.nbytes + sum(8 * field[:k].size for field in (*part.stats, *(part.monitor or ())))
     assert len(sent) < needed + 8 * k * k + 6_000
 

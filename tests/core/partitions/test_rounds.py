@@ -254,16 +254,16 @@ def test_a_round_that_does_not_fit_its_state_is_refused(stream: SimpleNamespace)
     state = fed(settings, x).state
     within = state.round
     assert within is not None
-    first, last = within.parts
+    first, last = within.partitions
     from_bytes(to_bytes(state))
     for wrong in (
         within._replace(begins_at=ROUND - 1),
         within._replace(ends_at=within.ends_at + 1),
         within._replace(next_id=within.next_id + 1),
-        within._replace(parts=(last,)),
-        within._replace(parts=(first, last._replace(decayed_count=1.0))),
-        within._replace(parts=(first, last._replace(stats=last.stats._replace(mass=-last.stats.mass)))),
-        within._replace(parts=(first, last._replace(born_at=last.born_at + ROUND * ROUND))),
+        within._replace(partitions=(last,)),
+        within._replace(partitions=(first, last._replace(decayed_count=1.0))),
+        within._replace(partitions=(first, last._replace(stats=last.stats._replace(mass=-last.stats.mass)))),
+        within._replace(partitions=(first, last._replace(born_at=last.born_at + ROUND * ROUND))),
     ):
         with pytest.raises(SnapshotDamagedError):
             from_bytes(to_bytes(state._replace(round=wrong)))

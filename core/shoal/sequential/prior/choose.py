@@ -18,7 +18,7 @@ import numpy as np
 from shoal.errors import counted
 from shoal.families import FAMILIES, AnyFamily
 from shoal.families.base import CandidatePriors, LocatedPrior
-from shoal.families.capabilities import Part, parts_of
+from shoal.families.capabilities import ColumnBlock, blocks_of
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.contamination import absurd_values
@@ -100,33 +100,33 @@ def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = Tru
     `thorough` searches finer grids; else coarse ones, for fits that are soon redone. A family whose domain is not
     located names its candidates itself, for the rows as they are. Of too few rows the prior is the default.
     """
-    parts = parts_of(FAMILIES[settings.family])
-    if parts:
-        return _of_parts(rows, settings, parts, thorough)
+    blocks = blocks_of(FAMILIES[settings.family])
+    if blocks:
+        return _of_blocks(rows, settings, blocks, thorough)
     if not settings.domain.located:
         d = settings.n_features
         return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough))
     return _located(np.asarray(rows), settings, thorough)
 
 
-def _of_parts(rows: Points, settings: StreamSettings, parts: tuple[Part, ...], thorough: bool) -> AutoPrior:
+def _of_blocks(rows: Points, settings: StreamSettings, blocks: tuple[ColumnBlock, ...], thorough: bool) -> AutoPrior:
     """Of a product: the choice for each block by its own columns."""
     d = settings.n_features
     location, scale, jitter = np.zeros(d), np.ones(d), np.zeros(d)
     priors, findings = [], []
-    for part in parts:
+    for block in blocks:
         own = replace(
             settings,
-            family=part.kind.name,
-            n_features=len(part.columns),
+            family=block.kind.name,
+            n_features=len(block.columns),
             prior="auto",
             feature_names=None,
             level_names=None,
         )
-        chosen = choose_prior(own.domain.held(np.asarray(rows)[:, part.columns]), own, thorough=thorough)
-        location[part.columns], scale[part.columns], jitter[part.columns] = chosen[:3]
+        chosen = choose_prior(own.domain.held(np.asarray(rows)[:, block.columns]), own, thorough=thorough)
+        location[block.columns], scale[block.columns], jitter[block.columns] = chosen[:3]
         priors.append(chosen.prior)
-        findings += [f"columns of {part.kind.name}: {finding}" for finding in chosen.findings]
+        findings += [f"columns of {block.kind.name}: {finding}" for finding in chosen.findings]
     prior = cast(AnyFamily, cast(Any, FAMILIES[settings.family])(*priors))
     return AutoPrior(location, scale, jitter, prior, tuple(findings))
 

@@ -14,7 +14,7 @@ from shoal_service.errors import LogGapError, StoreError, StoreUnavailableError
 from shoal_service.store import rules
 from shoal_service.store.redis import sentinel
 
-Part: TypeAlias = bytes | memoryview
+BytesLike: TypeAlias = bytes | memoryview
 """Part of a message. Of a memoryview, the format is bytes."""
 Word: TypeAlias = str | bytes | memoryview | int | float
 Command: TypeAlias = tuple[Word, ...]
@@ -91,7 +91,7 @@ class Connections:
                 raise self.error(reply) from reply
         return replies
 
-    def publish(self, channel: str, parts: Sequence[Part]) -> int:
+    def publish(self, channel: str, parts: Sequence[BytesLike]) -> int:
         """Publish a message that consists of these parts, and return the number of connections that got it.
 
         When the connection breaks, it is sent once more. Errors as in `ask`.
@@ -174,7 +174,7 @@ class Connection:
         self._connection.send_packed_command(self._connection.pack_commands(commands))
         return [self._reply() for _ in commands]
 
-    def publish(self, channel: str, parts: Sequence[Part]) -> int:
+    def publish(self, channel: str, parts: Sequence[BytesLike]) -> int:
         """Publish a message without joining its parts."""
         name, size = channel.encode(), sum(len(part) for part in parts)
         head = b"*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%b\r\n$%d\r\n" % (len(name), name, size)

@@ -19,9 +19,9 @@ from shoal_service.store.inspection import (
     EntryFacts,
     Finding,
     Inspection,
+    Item,
     JobFacts,
     LetterFacts,
-    Part,
     ReferenceFacts,
     StreamFacts,
 )
@@ -98,7 +98,7 @@ class _Look:
                 state, record = parse_record(name, value)
             except (struct.error, UnicodeDecodeError):
                 said, loss = "its value in the registry cannot be read", "the stream"
-                found.append(Finding(name, Part.RECORD, "record", said, loss, inspection.RESTORE))
+                found.append(Finding(name, Item.RECORD, "record", said, loss, inspection.RESTORE))
                 continue
             keys = stream_keys(self._prefix, name, record.incarnation)
             tags.add(keys.tag)
@@ -130,7 +130,7 @@ class _Look:
             if not key.startswith(tuple(f"{tag}:" for tag in tags)) and self._ask("PTTL", key) == -1:
                 loss = "nothing but memory"
                 yield Finding(
-                    None, Part.ORPHAN, f"key {key}", "no stream of the registry has it", loss, "nothing is needed"
+                    None, Item.ORPHAN, f"key {key}", "no stream of the registry has it", loss, "nothing is needed"
                 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import redis
 
-from shoal_service.store.redis.connection import Connection, Connections, Part
+from shoal_service.store.redis.connection import BytesLike, Connection, Connections
 from shoal_service.store.redis.pubsub import POLL_S
 
 _LISTEN_S = 0.25
@@ -36,7 +36,7 @@ class RedisMessages:
         self._thread = threading.Thread(target=self._run, name="shoal-redis-messages", daemon=True)
         self._thread.start()
 
-    def send(self, channel: str, *parts: Part) -> int:
+    def send(self, channel: str, *parts: BytesLike) -> int:
         """See `ProcessMessages.send`."""
         return self._connections.publish(self._full(channel), parts)
 

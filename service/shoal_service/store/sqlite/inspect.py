@@ -14,9 +14,9 @@ from shoal_service.store.inspection import (
     EntryFacts,
     Finding,
     Inspection,
+    Item,
     JobFacts,
     LetterFacts,
-    Part,
     ReferenceFacts,
     StreamFacts,
 )
@@ -194,10 +194,10 @@ class _Look:
         if n_damaged:
             lost = "for those streams, the end of the log cannot be checked"
             said = f"{n_damaged} of {len(marks)} do not match their checksum"
-            yield Finding(None, Part.HIGH_WATER, "file", said, lost, "nothing is needed: the next start writes them")
+            yield Finding(None, Item.HIGH_WATER, "file", said, lost, "nothing is needed: the next start writes them")
         for mark in left.values():
             said = f"entry {mark.seq} was acknowledged, but the database has no such stream"
-            yield Finding(mark.name, Part.HIGH_WATER, f"entry {mark.seq}", said, "the stream", inspection.RESTORE)
+            yield Finding(mark.name, Item.HIGH_WATER, f"entry {mark.seq}", said, "the stream", inspection.RESTORE)
 
     def _file(self) -> Iterator[Finding]:
         """Check the pages of the database, and look for rows and chunks that nothing refers to."""
@@ -209,19 +209,19 @@ class _Look:
             for stream, n in self._rows(table, select):
                 where = f"table {table}"
                 said = f"{n} rows of a stream of number {stream}, which does not exist"
-                yield Finding(None, Part.ORPHAN, where, said, "nothing but space", "nothing is needed")
+                yield Finding(None, Item.ORPHAN, where, said, "nothing but space", "nothing is needed")
         if self._damaged_rows:
             self.notes.append("orphan chunks were not looked for: damaged rows no longer say which are theirs")
         else:
             for first, last in self._orphans():
                 where = f"chunk {first}" if first == last else f"chunks {first} to {last}"
                 loss = "nothing but space"
-                yield Finding(None, Part.ORPHAN, where, "nothing refers to it", loss, "nothing is needed")
+                yield Finding(None, Item.ORPHAN, where, "nothing refers to it", loss, "nothing is needed")
         for (line,) in self._rows("pages", "PRAGMA quick_check(20)"):
             if line != "ok":
-                yield Finding(None, Part.STORE, "pages of the file", line, "what cannot be read", inspection.RESTORE)
+                yield Finding(None, Item.STORE, "pages of the file", line, "what cannot be read", inspection.RESTORE)
         for what in self._unreadable:
-            yield Finding(None, Part.STORE, what.partition(":")[0], what, "what cannot be read", inspection.RESTORE)
+            yield Finding(None, Item.STORE, what.partition(":")[0], what, "what cannot be read", inspection.RESTORE)
 
     def _orphans(self) -> list[tuple[int, int]]:
         """Return first and last id of each stretch of chunks that no run covers."""

@@ -472,7 +472,7 @@ def _computed(task: Buffer) -> bytes:
     from shoal.sequential import kernels_ready
 
     piece = task_from_bytes(task)
-    if not kernels_ready(working_state(piece.context, piece.part, piece.low)):
+    if not kernels_ready(working_state(piece.context, piece.partition, piece.low)):
         raise NotReadyError("kernels of the stream are being compiled")
     with one_blas_thread:
         return result_to_bytes(learnt_piece(piece))
@@ -483,6 +483,6 @@ def _bytes_of(task: "PieceTask") -> int:
     from shoal.points.rows import rows_bytes
     from shoal.points.weighted_rows import unweighted
 
-    part = task.part
-    fields = (*part.stats, *(part.cache or ()), part.pairs)
+    partition = task.partition
+    fields = (*partition.stats, *(partition.cache or ()), partition.pairs)
     return rows_bytes(unweighted(task.rows)) + sum(int(field.nbytes) for field in fields)

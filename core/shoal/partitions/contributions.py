@@ -19,7 +19,7 @@ from shoal.mixture import (
     Clock,
     MixtureState,
     Monitor,
-    Part,
+    PartitionState,
     Round,
     StreamSettings,
     caught_up,
@@ -31,9 +31,9 @@ from shoal.points.arrays import Array, IntArray
 from shoal.sequential.kernel import COLLECTED_POINTS, LEAST_SPREAD, MISFIT_POINTS
 
 
-def part_of(state: MixtureState) -> Part:
+def partition_state(state: MixtureState) -> PartitionState:
     """The components of a state, sharing its arrays."""
-    return Part(
+    return PartitionState(
         state.stats,
         state.cache,
         state.born_at,
@@ -49,13 +49,13 @@ def part_of(state: MixtureState) -> Part:
     )
 
 
-def copied(part: Part) -> Part:
+def copied(partition: PartitionState) -> PartitionState:
     """The same in arrays of its own."""
-    own: dict[str, Any] = {name: getattr(part, name).copy() for name in ("born_at", "last_seen_at", "pairs")}
+    own: dict[str, Any] = {name: getattr(partition, name).copy() for name in ("born_at", "last_seen_at", "pairs")}
     for name in ("stats", "cache", "monitor"):
-        rows = getattr(part, name)
+        rows = getattr(partition, name)
         own[name] = None if rows is None else type(rows)(*(field.copy() for field in rows))
-    return part._replace(**own)
+    return partition._replace(**own)
 
 
 class Forgetting(Protocol):
@@ -74,17 +74,21 @@ class Forgetting(Protocol):
         """The time of the stream, and its decays."""
 
 
-def decayed_inplace(state: Forgetting, part: Part, begins_at: int, low: int, high: int) -> Part:
-    """The part, which is at offset `low`, with the decays up to offset `high`, one after another. Leaves `cache`
+def decayed_inplace(
+    state: Forgetting, partition: PartitionState, begins_at: int, low: int, high: int
+) -> PartitionState:
+    """The partition, which is at offset `low`, with the decays up to offset `high`, one after another. Leaves `cache`
     stale."""
     assert state.prior is not None
     for _, factor in decays_between(state.settings, state.clock, begins_at, low, high):
         if factor < 1.0:
-            scale_inplace(state.prior, part.stats, factor, part.n_components)
-            between = part.pairs[: part.n_components, : part.n_components]
+            scale_inplace(state.prior, partition.stats, factor, partition.n_components)
+            between = partition.pairs[: partition.n_components, : partition.n_components]
             between *= factor
-            part = part._replace(decayed_count=part.decayed_count * factor, pruned_mass=part.pruned_mass * factor)
-    return part
+            partition = partition._replace(
+                decayed_count=partition.decayed_count * factor, pruned_mass=partition.pruned_mass * factor
+            )
+    return partition
 
 
 def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> MixtureState:
@@ -96,10 +100,10 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
     assert state.prior is not None
     settings, low, family = state.settings, state.points_seen, state.prior
     state = _earlier_decayed_inplace(state, within, low, points_seen)
-    base, parts = within.base, within.parts
-    n, births = base.n_components, sum(part.n_components - base.n_components for part in parts)
-    alarms = [base.alarm, *(part.alarm for part in parts)]
-    ids = np.zeros(len(parts[0].born_at) if len(parts) == 1 else n + births, dtype=np.int64)
+    base, partitions = within.base, within.partitions
+    n, births = base.n_components, sum(partition.n_components - base.n_components for partition in partitions)
+    alarms = [base.alarm, *(partition.alarm for partition in partitions)]
+    ids = np.zeros(len(partitions[0].born_at) if len(partitions) == 1 else n + births, dtype=np.int64)
     ids[:n] = state.ids[:n]
     ids[n : n + births] = within.next_id + np.arange(births)
     state = state._replace(
@@ -108,15 +112,17 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
         next_id=within.next_id + births,
         points_seen=points_seen,
         next_decay=next_decay(points_seen, settings.half_life_points),
-        at_capacity=base.at_capacity or any(part.at_capacity for part in parts),
-        births_refused=sum(part.births_refused for part in parts) - (len(parts) - 1) * base.births_refused,
-        decayed_count=sum(part.decayed_count for part in parts) - (len(parts) - 1) * base.decayed_count,
+        at_capacity=base.at_capacity or any(partition.at_capacity for partition in partitions),
+        births_refused=sum(partition.births_refused for partition in partitions)
+        - (len(partitions) - 1) * base.births_refused,
+        decayed_count=sum(partition.decayed_count for partition in partitions)
+        - (len(partitions) - 1) * base.decayed_count,
         pruned_mass=base.pruned_mass,
         schedule=state.schedule._replace(alarm=next((alarm for alarm in alarms if alarm >= 0), -1)),
         clock=None if state.clock is None else caught_up(state.clock, points_seen),
     )
-    if len(parts) == 1:
-        last = parts[0]
+    if len(partitions) == 1:
+        last = partitions[0]
         return _padded_earlier(
             state._replace(
                 stats=last.stats,
@@ -127,62 +133,66 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
                 monitor=last.monitor,
             )
         )
-    stats = summed_stats(family, base, parts)
-    seen = np.max([part.last_seen_at[:n] for part in parts], axis=0)
+    stats = summed_stats(family, base, partitions)
+    seen = np.max([partition.last_seen_at[:n] for partition in partitions], axis=0)
     return _padded_earlier(
         state._replace(
             stats=stats,
             cache=empty_cache(family, n + births),
-            born_at=np.concatenate([base.born_at[:n], *(_newborn(part.born_at, part, n) for part in parts)]),
-            last_seen_at=np.concatenate([seen, *(_newborn(part.last_seen_at, part, n) for part in parts)]),
-            pairs=_summed_pairs(base, parts),
-            monitor=None if base.monitor is None else _summed_monitor(base, parts),
+            born_at=np.concatenate(
+                [base.born_at[:n], *(_newborn(partition.born_at, partition, n) for partition in partitions)]
+            ),
+            last_seen_at=np.concatenate(
+                [seen, *(_newborn(partition.last_seen_at, partition, n) for partition in partitions)]
+            ),
+            pairs=_summed_pairs(base, partitions),
+            monitor=None if base.monitor is None else _summed_monitor(base, partitions),
         )
     )
 
 
-def _newborn(rows: Any, part: Part, n: int) -> Any:
-    return rows[n : part.n_components]
+def _newborn(rows: Any, partition: PartitionState, n: int) -> Any:
+    return rows[n : partition.n_components]
 
 
-def summed_stats(family: AnyFamily, base: Part, parts: tuple[Part, ...]) -> Any:
+def summed_stats(family: AnyFamily, base: PartitionState, partitions: tuple[PartitionState, ...]) -> Any:
     """Statistics of the base and of all contributions to it, then those of the newborn components of each partition."""
     common = slice(0, base.n_components)
     own = take(base.stats, common)
-    total = take(parts[0].stats, common)
-    for part in parts[1:]:
-        total = family.subtract(family.add(total, take(part.stats, common)), own)
-    born = [take(part.stats, slice(base.n_components, part.n_components)) for part in parts]
+    total = take(partitions[0].stats, common)
+    for partition in partitions[1:]:
+        total = family.subtract(family.add(total, take(partition.stats, common)), own)
+    born = [take(partition.stats, slice(base.n_components, partition.n_components)) for partition in partitions]
     return type(total)(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
 
 
-def _summed_pairs(base: Part, parts: tuple[Part, ...]) -> Array:
+def _summed_pairs(base: PartitionState, partitions: tuple[PartitionState, ...]) -> Array:
     n = base.n_components
-    births = [part.n_components - n for part in parts]
+    births = [partition.n_components - n for partition in partitions]
     pairs = np.zeros((n + sum(births), n + sum(births)))
-    for part in parts:
-        pairs[:n, :n] += part.pairs[:n, :n]
-    pairs[:n, :n] -= (len(parts) - 1) * base.pairs[:n, :n]
+    for partition in partitions:
+        pairs[:n, :n] += partition.pairs[:n, :n]
+    pairs[:n, :n] -= (len(partitions) - 1) * base.pairs[:n, :n]
     np.maximum(pairs, 0.0, out=pairs)
     start = n
-    for part, born in zip(parts, births, strict=True):
+    for partition, born in zip(partitions, births, strict=True):
         own = slice(start, start + born)
-        pairs[own, own] = part.pairs[n : n + born, n : n + born]
-        pairs[own, :n] = part.pairs[n : n + born, :n]
-        pairs[:n, own] = part.pairs[:n, n : n + born]
+        pairs[own, own] = partition.pairs[n : n + born, n : n + born]
+        pairs[own, :n] = partition.pairs[n : n + born, :n]
+        pairs[:n, own] = partition.pairs[:n, n : n + born]
         start += born
     return pairs
 
 
-def _summed_monitor(base: Part, parts: tuple[Part, ...]) -> Monitor:
+def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]) -> Monitor:
     """The monitor of all components. Levels are averages over the last points: those of one partition count as if they
     had come after those of the one before. Scores that are still collected are joined as moments are."""
     n = base.n_components
-    first, own = _watched(base, 0, n), [_watched(part, 0, n) for part in parts]
+    first, own = _watched(base, 0, n), [_watched(partition, 0, n) for partition in partitions]
     watched = first.spread > 0.0
     level, moments = own[0].level, _moments(own[0])
-    for part, mine in zip(parts[1:], own[1:], strict=True):
-        gained = np.maximum(part.stats[0][:n] - base.stats[0][:n], 0.0)
+    for partition, mine in zip(partitions[1:], own[1:], strict=True):
+        gained = np.maximum(partition.stats[0][:n] - base.stats[0][:n], 0.0)
         level = mine.level + (1.0 - 1.0 / MISFIT_POINTS) ** gained * (level - first.level)
         moments = _joined_moments(moments, _moments(mine), _moments(first))
     collected, mean, squares = moments
@@ -200,12 +210,12 @@ def _summed_monitor(base: Part, parts: tuple[Part, ...]) -> Monitor:
         total = Monitor(
             total.settled_at, *(np.where(began, new, old) for new, old in zip(mine[1:], total[1:], strict=True))
         )
-    born: list[Any] = [_watched(part, n, part.n_components) for part in parts]
+    born: list[Any] = [_watched(partition, n, partition.n_components) for partition in partitions]
     return Monitor(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
 
 
-def _watched(part: Part, start: int, stop: int) -> Monitor:
-    rows: Any = part.monitor
+def _watched(partition: PartitionState, start: int, stop: int) -> Monitor:
+    rows: Any = partition.monitor
     return Monitor(*(field[start:stop] for field in rows))
 
 
@@ -268,7 +278,7 @@ def _resized(array: Any, rows: int) -> Any:
 def nearest_across(family: AnyFamily, within: Round, stats: Any, nearest: int) -> tuple[IntArray, IntArray]:
     """Rows (i, j), i < j, of components born in different partitions, each with its nearest ones of the others."""
     n = within.base.n_components
-    births = [part.n_components - n for part in within.parts]
+    births = [partition.n_components - n for partition in within.partitions]
     if sum(born > 0 for born in births) < 2:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     where = np.repeat(np.arange(len(births)), births)
