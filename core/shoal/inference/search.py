@@ -25,6 +25,7 @@ from shoal.inference.data import WindowData
 from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
 from shoal.inference.past import PastStats, no_past, split_past
 from shoal.inference.split import Split, propose
+from shoal.inference.split_history import SplitHistory
 from shoal.inference.split_limits import LIMITS
 from shoal.inference.sweep import Model, State, SweepStart, bound_of, converged, swept, swept_from
 
@@ -50,9 +51,6 @@ _SPLIT_SWEEPS = 60
 _LATE_GAIN = 100.0
 """Nats that joins, splits and priors after the last sweeps may gain together: more in one of 130 searches of random
 mixtures. Twice as many saved next to no passes there."""
-_SAME_MASS = 0.02
-"""A component whose split was refused is tried again once its mass has changed by more than this share."""
-_MOST_FAILURES = 2
 _LEAST_MASS = 0.5
 """Points below which a component is removed."""
 WORTH = 1e-5
@@ -63,7 +61,7 @@ CONVERGED_SHARE = 0.01
 
 @dataclass
 class Search:
-    """A search under way: its data and priors, and what it knows of the components by tag."""
+    """A search under way: its data and priors, and the splits that it has tried."""
 
     data: WindowData
     model: Model
@@ -77,10 +75,7 @@ class Search:
     """Receives each state that is kept."""
     goal: float = -np.inf
     """Bound, nats, below which the end of this search is of no use: `finish` gives up where it falls short."""
-    refused: dict[int, float] = field(default_factory=dict)  # mass of the component when its split was refused
-    refused_late: dict[int, float] = field(default_factory=dict)  # the same of splits tried at the end
-    failures: dict[int, int] = field(default_factory=dict)  # how often the children of a component did not last
-    parents: dict[int, int] = field(default_factory=dict)  # tag of the component that a child was split from
+    history: SplitHistory = field(default_factory=SplitHistory)
     splits: int = 0
     joins: int = 0
     _with_best_prior: State | None = None
@@ -155,7 +150,7 @@ class Search:
                 self.splits += len(found)
                 return tried
             for split in found[len(found) // 2 :]:
-                self.refused[int(state.tags[split.row])] = float(state.mass[split.row])
+                self.history.refuse(int(state.tags[split.row]), float(state.mass[split.row]))
             found = found[: len(found) // 2]
         joined, made, left = join_all(self.data, self.model, self.without_light(state))
         self.joins += len(made)
@@ -165,15 +160,11 @@ class Search:
     def proposals(self, state: State) -> list[Split]:
         """A split of every component that is worth one and was not refused as it is."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
-        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.refused)]
+        rows = [row for row in range(state.n_components) if self.history.may_split(tags[row], mass[row])]
         found = [s for s in propose(self.data, self.model, state, rows, self.rng) if s.gain > self.worth]
-        refused = set(rows).difference(split.row for split in found)
-        self.refused.update((tags[row], mass[row]) for row in refused)
+        for row in set(rows).difference(split.row for split in found):
+            self.history.refuse(tags[row], mass[row])
         return found
-
-    def _may_split(self, tag: int, mass: float, refused: dict[int, float]) -> bool:
-        before = refused.get(tag, np.inf)
-        return self.failures.get(tag, 0) < _MOST_FAILURES and abs(before - mass) > _SAME_MASS * mass
 
     def tried(self, state: State, splits: list[Split]) -> State:
         """The state with the splits made and their children split in turn, some sweeps, and the joins that gain."""
@@ -198,7 +189,6 @@ class Search:
         """The children in the place of their parents, the first in its row, the second at the end; and a sweep."""
         family, past, stats = self.model.family, state.past, state.stats
         tags, mass = state.tags.tolist(), state.window_mass.tolist()
-        fresh = max(*tags, *self.parents, 0) + 1
         for split in splits:
             past = split_past(family, past, split.row, split.past_share)
             children = family.add(split.window, take(past.stats, [split.row, -1]))
@@ -207,10 +197,8 @@ class Search:
                 values[split.row] = child[0]
             mass[split.row] = float(split.window[0][0])
             mass.append(float(split.window[0][1]))
-            self.parents[fresh] = self.parents[fresh + 1] = tags[split.row]
-            tags[split.row] = fresh
-            tags.append(fresh + 1)
-            fresh += 2
+            tags[split.row], second = self.history.children_of(tags[split.row], tags)
+            tags.append(second)
         start = SweepStart(family.posterior(stats), np.array(mass), past, np.array(tags), state.resp)
         after = swept_from(self.data, self.model, start)
         self.data.count_pass(after.bound, after.n_components, "splitting")
@@ -220,9 +208,8 @@ class Search:
         """Children that were joined again get their parent's tag, and count as a failure of it."""
         tags = state.tags.copy()
         for joined in made:
-            parent = self.parents.get(joined.first)
-            if parent is not None and parent == self.parents.get(joined.second):
-                self.failures[parent] = self.failures.get(parent, 0) + 1
+            parent = self.history.joined_again(joined.first, joined.second)
+            if parent is not None:
                 tags[tags == joined.made] = parent
         return state._replace(tags=tags)
 
@@ -244,9 +231,7 @@ class Search:
         after = join(self.model, state, row, partner, entropy)
         tags = after.tags.copy()
         tags[min(row, partner)] = int(state.tags[partner])
-        parent = self.parents.get(int(state.tags[row]))
-        if parent is not None:
-            self.failures[parent] = self.failures.get(parent, 0) + 1
+        self.history.lost(int(state.tags[row]))
         return after._replace(tags=tags)
 
     def finish(self, state: State) -> State:
@@ -303,19 +288,21 @@ class Search:
     def tried_split(self, state: State) -> State | None:
         """One of the splits that lose least, with sweeps, if the bound rises; None where none is to be tried."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
-        rows = [row for row in range(state.n_components) if self._may_split(tags[row], mass[row], self.refused_late)]
+        every = range(state.n_components)
+        rows = [row for row in every if self.history.may_split(tags[row], mass[row], at_end=True)]
         if self.split_trials == 0 or self.data.exhausted or not rows:
             return None
         limits = LIMITS._replace(least_gain=-_MOST_LOSS)
         found = sorted(propose(self.data, self.model, state, rows, self.rng, limits), key=lambda split: -split.gain)
-        self.refused_late.update((tags[row], mass[row]) for row in set(rows).difference(s.row for s in found))
+        for row in set(rows).difference(split.row for split in found):
+            self.history.refuse(tags[row], mass[row], at_end=True)
         for split in found[: self.split_trials]:
             goal = state.bound + self.worth
             tried = self.with_splits(state, [split])
             tried = self.without_light(converge(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
             if tried.bound > goal:
                 return tried
-            self.refused_late[tags[split.row]] = mass[split.row]
+            self.history.refuse(tags[split.row], mass[split.row], at_end=True)
         return None
 
     def _kept(self, state: State) -> State:
