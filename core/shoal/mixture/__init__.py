@@ -94,7 +94,7 @@ from shoal.mixture.state import (
 )
 from shoal.mixture.stats_at_offset import (
     NEW_SCHEDULE,
-    Monitor,
+    MisfitMonitor,
     RefinementSchedule,
     StatsAtOffset,
     decay_step,
@@ -128,10 +128,10 @@ __all__ = [
     "EventKind",
     "Lineage",
     "Matching",
+    "MisfitMonitor",
     "MixtureSnapshot",
     "MixtureState",
     "Moments",
-    "Monitor",
     "PartitionState",
     "Past",
     "PlacedPrior",

@@ -24,7 +24,7 @@ from shoal.families import AnyFamily, take
 from shoal.mixture.lineage import Event, lineage_budget_bytes, retire
 from shoal.mixture.settings import PairRule
 from shoal.mixture.state import MixtureState, compact_inplace, stats_at_offsets
-from shoal.mixture.stats_at_offset import Monitor, with_rows_pruned
+from shoal.mixture.stats_at_offset import MisfitMonitor, with_rows_pruned
 from shoal.points.arrays import Array, BoolArray
 
 
@@ -77,7 +77,7 @@ def _join_rows_inplace(family: AnyFamily, stats: Any, survivor: int, absorbed: i
         field[absorbed] = 0.0
 
 
-def _join_monitor_inplace(monitor: Monitor, survivor: int, absorbed: int) -> None:
+def _join_monitor_inplace(monitor: MisfitMonitor, survivor: int, absorbed: int) -> None:
     """Keep the survivor's monitor; it counts as placed by a refinement if either was."""
     monitor.settled_at[survivor] = max(monitor.settled_at[survivor], monitor.settled_at[absorbed])
     for field in monitor:

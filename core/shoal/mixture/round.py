@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.mixture.clock import STEPS, Clock
 from shoal.mixture.settings import StreamSettings
-from shoal.mixture.stats_at_offset import Monitor, decay_step
+from shoal.mixture.stats_at_offset import MisfitMonitor, decay_step
 from shoal.points.arrays import Array, IntArray
 
 ROUND_ROWS = 16_384
@@ -40,7 +40,7 @@ class PartitionState(NamedTuple):
     born_at: IntArray  # (C,)
     last_seen_at: IntArray  # (C,)
     pairs: Array  # (C, C)
-    monitor: Monitor | None
+    monitor: MisfitMonitor | None
     n_components: int
     decayed_count: float
     pruned_mass: float

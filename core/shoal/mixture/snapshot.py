@@ -24,7 +24,7 @@ from shoal.mixture.lineage import Lineage
 from shoal.mixture.round import PartitionState, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MOST_KEPT, MixtureState, ScaleWatch, live_rows, with_new_window
-from shoal.mixture.stats_at_offset import NEW_SCHEDULE, Monitor, RefinementSchedule, StatsAtOffset
+from shoal.mixture.stats_at_offset import NEW_SCHEDULE, MisfitMonitor, RefinementSchedule, StatsAtOffset
 from shoal.mixture.validity import check_state, require
 from shoal.points.arrays import Array
 from shoal.points.domains import Domain
@@ -178,7 +178,7 @@ def partition_from_arrays(
     return PartitionState(
         stats=_typed(f"{prefix}.stats", type(prior.empty_stats(0)), arrays),
         cache=_typed(f"{prefix}.cache", cache_type(prior), arrays) if cached else None,
-        monitor=_typed(f"{prefix}.monitor", Monitor, arrays) if monitored else None,
+        monitor=_typed(f"{prefix}.monitor", MisfitMonitor, arrays) if monitored else None,
         pairs=arrays.pop(f"{prefix}.pairs"),
         born_at=arrays.pop(f"{prefix}.born_at"),
         last_seen_at=arrays.pop(f"{prefix}.last_seen_at"),
@@ -225,7 +225,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
         past_stats = _typed("past.stats", kind, arrays) if "past.stats.mass" in arrays else None
         fields |= {name: _stats_at_offset(name, numbers, kind, arrays) for name, numbers in marks.items()}
         fields["archive"] = _archive(kind, arrays)
-        fields["monitor"] = _typed("monitor", Monitor, arrays) if marks else None
+        fields["monitor"] = _typed("monitor", MisfitMonitor, arrays) if marks else None
     fields["round"] = _round(of_round, prior, arrays, bool(marks))
     fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)

@@ -19,7 +19,7 @@ from shoal.mixture.round import PartitionState, Round
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.stats_at_offset import (
     NEW_SCHEDULE,
-    Monitor,
+    MisfitMonitor,
     RefinementSchedule,
     StatsAtOffset,
     decay_step,
@@ -113,7 +113,7 @@ class MixtureState(NamedTuple):
     `prior` is None."""
     mid: StatsAtOffset | None = None
     """The same at a later offset, which later becomes `past`; None where `past` is None."""
-    monitor: Monitor | None = None
+    monitor: MisfitMonitor | None = None
     """The fit of each component, C rows; None where `past` is None."""
     schedule: RefinementSchedule = NEW_SCHEDULE
     """The schedule of refinements."""
@@ -196,7 +196,7 @@ def component_bytes(stats: Any, cache: Any, *, windowed: bool, partitions: int =
     mixtures = 1 if partitions == 1 else 2 + partitions
     rows = [*stats * (mixtures + (2 if windowed else 0)), *cache * mixtures]
     per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
-    return per_row + 8 * (3 + (len(Monitor._fields) if windowed else 0)) * mixtures
+    return per_row + 8 * (3 + (len(MisfitMonitor._fields) if windowed else 0)) * mixtures
 
 
 def state_bytes(state: MixtureState) -> int:

@@ -9,8 +9,8 @@ subtracted, hence positive by construction. It follows every join, prune and dec
 and a copy of the live components becomes `mid` (`next_half_window`). So a window has between half and all of its rows,
 and its start is a function of the stream alone.
 
-`Monitor` compares the predictive density of each component's own points now with that at the last refinement, or, if
-there was none, with that of its first points.
+`MisfitMonitor` compares the predictive density of each component's own points now with that at the last refinement,
+or, if there was none, with that of its first points.
 """
 
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class StatsAtOffset(NamedTuple):
     """Decayed number of those points."""
 
 
-class Monitor(NamedTuple):
+class MisfitMonitor(NamedTuple):
     """The fit of each component to its points, C rows; rows not in use hold zeros.
 
     A component with `spread` is monitored. One without collects scores of its points until there are enough.
@@ -80,9 +80,9 @@ class RefinementSchedule(NamedTuple):
 NEW_SCHEDULE = RefinementSchedule()
 
 
-def empty_monitor(rows: int) -> Monitor:
+def empty_monitor(rows: int) -> MisfitMonitor:
     """A monitor without monitored components."""
-    return Monitor(np.zeros(rows, dtype=np.int64), *(np.zeros(rows) for _ in range(4)))
+    return MisfitMonitor(np.zeros(rows, dtype=np.int64), *(np.zeros(rows) for _ in range(4)))
 
 
 def stats_at_offset(offset: int, stats: Any, pairs: Array, pruned_mass: float, decayed_count: float) -> StatsAtOffset:

@@ -17,8 +17,8 @@ from shoal.families import AnyFamily, scale_inplace, take
 from shoal.families.predictive_cache import empty_cache
 from shoal.mixture import (
     Clock,
+    MisfitMonitor,
     MixtureState,
-    Monitor,
     PartitionState,
     Round,
     StreamSettings,
@@ -184,7 +184,7 @@ def _summed_pairs(base: PartitionState, partitions: tuple[PartitionState, ...]) 
     return pairs
 
 
-def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]) -> Monitor:
+def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]) -> MisfitMonitor:
     """The monitor of all components. Levels are averages over the last points: those of one partition count as if they
     had come after those of the one before. Scores that are still collected are joined as moments are."""
     n = base.n_components
@@ -198,7 +198,7 @@ def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]
     collected, mean, squares = moments
     enough = ~watched & (collected >= COLLECTED_POINTS)
     spread = np.where(enough, np.maximum(np.sqrt(squares / np.maximum(collected, 1.0)), LEAST_SPREAD), 0.0)
-    total = Monitor(
+    total = MisfitMonitor(
         first.settled_at,
         np.where(watched, first.base, mean),
         np.where(watched, first.spread, spread),
@@ -207,19 +207,19 @@ def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]
     )
     for mine in reversed(own):  # where a partition alone has collected enough, its own; the first one's
         began = ~watched & (mine.spread > 0.0)
-        total = Monitor(
+        total = MisfitMonitor(
             total.settled_at, *(np.where(began, new, old) for new, old in zip(mine[1:], total[1:], strict=True))
         )
     born: list[Any] = [_watched(partition, n, partition.n_components) for partition in partitions]
-    return Monitor(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
+    return MisfitMonitor(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
 
 
-def _watched(partition: PartitionState, start: int, stop: int) -> Monitor:
+def _watched(partition: PartitionState, start: int, stop: int) -> MisfitMonitor:
     rows: Any = partition.monitor
-    return Monitor(*(field[start:stop] for field in rows))
+    return MisfitMonitor(*(field[start:stop] for field in rows))
 
 
-def _moments(monitor: Monitor) -> "_Moments":
+def _moments(monitor: MisfitMonitor) -> "_Moments":
     """Number, mean and sum of squared deviations of the scores that are collected."""
     return monitor.collected, monitor.base, monitor.level
 

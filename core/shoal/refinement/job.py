@@ -11,7 +11,7 @@ from shoal.families.capabilities import log_left_out
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
 from shoal.inference import Rows, WindowData, best_entries, pair_entropies
-from shoal.mixture import MixtureState, Monitor, ProgressCallback, StatsAtOffset, empty_lineage, grow
+from shoal.mixture import MisfitMonitor, MixtureState, ProgressCallback, StatsAtOffset, empty_lineage, grow
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_points, window_problem
 from shoal.refinement.refit import refitted_problem
@@ -165,7 +165,7 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         watch=None,
         past=past,
         mid=mid,
-        monitor=Monitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
+        monitor=MisfitMonitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
         schedule=moved_on(state, changed=solution.changed),
         round=None,
     )

@@ -14,8 +14,8 @@ length. The limit is `MOST_FORGETTING` where points are forgotten, since the clu
 while the window fills, if the refinement raised the bound, since better parameters may change the structure later. A
 change of structure resets the wait. So does a component born later, once it has `BORN_MASS`.
 
-A component that misfits (`stats_at_offset.Monitor`) asks for a refinement too, at the earliest `FIRST_GAP` points after
-the last one. Each such refinement in a row doubles that gap, up to half a window.
+A component that misfits (`stats_at_offset.MisfitMonitor`) asks for a refinement too, at the earliest `FIRST_GAP`
+points after the last one. Each such refinement in a row doubles that gap, up to half a window.
 """
 
 from typing import Literal, NamedTuple, TypeAlias

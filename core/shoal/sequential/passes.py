@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import empty_cache
-from shoal.mixture import Monitor, empty_monitor
+from shoal.mixture import MisfitMonitor, empty_monitor
 from shoal.points.arrays import Array, IntArray
 
 NO_MONITOR = empty_monitor(0)
@@ -36,7 +36,7 @@ class Components(NamedTuple):
     born_at: IntArray  # (C,) points seen at birth, the founding point included
     last_seen_at: IntArray  # (C,) points seen when the component last was the best of a point, that point included
     pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
-    monitor: Monitor = NO_MONITOR
+    monitor: MisfitMonitor = NO_MONITOR
     """How well components fit; no rows where nothing is watched."""
 
 

@@ -14,7 +14,7 @@ from shoal.families.base import AnyFamily, take
 from shoal.families.capabilities import absorbed
 from shoal.families.estimated import EstimatedFamily
 from shoal.families.predictive_cache import refresh
-from shoal.mixture import Monitor
+from shoal.mixture import MisfitMonitor
 from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray
 from shoal.points.rows import Points
 from shoal.sequential.kernel import (
@@ -206,7 +206,7 @@ def add_pairs(pairs: Array, rule: str, n: int, resp: Array, born: bool, weight: 
     pairs[np.ix_(rows, rows)] += weight * amount
 
 
-def _watch(monitor: Monitor, k: int, score: float, mass: float) -> bool:
+def _watch(monitor: MisfitMonitor, k: int, score: float, mass: float) -> bool:
     """`kernel.watch`, in plain numbers."""
     base, spread, level, collected = monitor.base, monitor.spread, monitor.level, monitor.collected
     if spread[k] > 0.0:

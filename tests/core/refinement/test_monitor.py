@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
 from shoal.inference import best_entries
-from shoal.mixture import Monitor, to_bytes
+from shoal.mixture import MisfitMonitor, to_bytes
 from shoal.refinement.job import own_fit
 from shoal.sequential import assimilate_inplace, publish
 
@@ -88,7 +88,7 @@ def watched(stream: SimpleNamespace, family: str, n: int = 400) -> object:
     prior = stream.prior(family, 2, 1.0, 1e4)
     state = stream.feed(stream.settings(n_features=2, family=family, prior=prior), x).state
     assert state.n_components == 3
-    monitor: Monitor = state.monitor
+    monitor: MisfitMonitor = state.monitor
     monitor.base[:3], monitor.spread[:3], monitor.level[:3] = (-3.0, -3.0, 0.0), (1.0, 2.0, 0.0), (0.1, -0.2, 0.0)
     monitor.settled_at[:3], monitor.collected[:3] = (1, 1, 0), 0.0
     return state._replace(schedule=state.schedule._replace(refined_at=1, adopted=1))

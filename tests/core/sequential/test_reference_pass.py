@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
 from shoal.families.predictive_cache import refresh
-from shoal.mixture import Monitor, empty_monitor
+from shoal.mixture import MisfitMonitor, empty_monitor
 from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.points.rows import SparseRows
 from shoal.sequential.kernel import COLLECTED_POINTS
@@ -155,7 +155,7 @@ def test_the_monitor_is_kept_as_the_kernel_keeps_it(sva: SimpleNamespace, form: 
         monitors.append(monitor)
     assert reports[0] == reports[1]
     assert reports[0][-1].first_misfit >= 0
-    kernel: Monitor = monitors[0]
+    kernel: MisfitMonitor = monitors[0]
     assert kernel.collected.max() == COLLECTED_POINTS
     assert kernel.spread.max() > 0.0
     for field, twin in zip(kernel, monitors[1], strict=True):

@@ -8,7 +8,7 @@ from shoal_service.store import Store
 from shoal_service.streams.sources.definition import SourceDefinition, SourceRules
 from shoal_service.streams.sources.documents import SourceDocuments
 from shoal_service.streams.sources.state import RunningSource
-from shoal_service.streams.sources.supervisor import Slots, SupervisedSource
+from shoal_service.streams.sources.supervisor import ChildOptions, Slots, SupervisedSource
 from shoal_service.streams.stream_tasks import LearntStream, StreamTasks
 
 
@@ -23,13 +23,11 @@ class SourceRunner(StreamTasks[SupervisedSource]):
         streams: Callable[[], Mapping[str, LearntStream]],
         socket: Callable[[], str],
     ) -> None:
-        """`streams` gives those that this process learns now, by name; `socket` as for `SupervisedSource`."""
+        """`streams` gives those that this process learns now, by name; `socket` as in `ChildOptions`."""
         super().__init__("sources", log, streams)
         self._store = store
-        self._rules = SourceRules.of(settings)
+        self._options = ChildOptions(SourceRules.of(settings), socket, settings.log_level, settings.log_format)
         self._slots = Slots(settings.source_processes)
-        self._log_level, self._log_format = settings.log_level, settings.log_format
-        self._socket = socket
 
     @property
     def running(self) -> list[RunningSource]:
@@ -47,15 +45,5 @@ class SourceRunner(StreamTasks[SupervisedSource]):
 
     def begin(self, definition: SourceDefinition, stream: LearntStream) -> SupervisedSource:
         """As `StreamTasks.begin`."""
-        return SupervisedSource(
-            definition,
-            stream.name,
-            stream.incarnation,
-            SourceDocuments(self._store, stream.name, stream.incarnation),
-            self._rules,
-            self._slots,
-            self._socket,
-            log_level=self._log_level,
-            log_format=self._log_format,
-            log=self._log,
-        )
+        documents = SourceDocuments(self._store, stream.name, stream.incarnation)
+        return SupervisedSource(definition, stream, documents, self._options, self._slots, self._log)

@@ -14,7 +14,7 @@ import signal
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from shoal_service.child_processes import command_of, environment
 from shoal_service.errors import ParameterError, StoreUnavailableError
@@ -28,6 +28,7 @@ from shoal_service.streams.sources.definition import (
 )
 from shoal_service.streams.sources.documents import SourceDocuments
 from shoal_service.streams.sources.state import SourceState
+from shoal_service.streams.stream_tasks import LearntStream
 
 T = TypeVar("T")
 
@@ -64,32 +65,34 @@ class Slots:
             self.used -= 1
 
 
+class ChildOptions(NamedTuple):
+    """What the children of all sources are given."""
+
+    rules: SourceRules
+    socket: Callable[[], str]
+    """Gives the path of the Unix socket at which the service answers its children."""
+    log_level: str
+    log_format: str
+
+
 class SupervisedSource:
     """Runs one source. `run` it on an event loop; cancel it to end."""
 
     def __init__(
         self,
         definition: SourceDefinition,
-        stream: str,
-        incarnation: str,
+        stream: LearntStream,
         documents: SourceDocuments,
-        rules: SourceRules,
+        options: ChildOptions,
         slots: Slots,
-        socket: Callable[[], str],
-        *,
-        log_level: str,
-        log_format: str,
         log: Any,
     ) -> None:
-        """`socket` gives the path of the Unix socket at which the service answers its children."""
         self._definition = definition
-        self._stream, self._incarnation = stream, incarnation
+        self._stream = stream
         self._documents = documents
-        self._rules = rules
+        self._options = options
         self._slots = slots
-        self._socket = socket
-        self._log_level, self._log_format = log_level, log_format
-        self._log = log.bind(stream=stream, source=definition.name)
+        self._log = log.bind(stream=stream.name, source=definition.name)
         self._state: SourceState | None = None
         self.begun: SourceState | None = None
         """The state that the store had. None before it is read."""
@@ -164,24 +167,24 @@ class SupervisedSource:
                 await _end(child, lambda report: self._change(**_numbers_of(report, before)))
 
     def _order(self, known: dict[str, str]) -> bytes:
-        definition = self._definition
+        definition, options = self._definition, self._options
         allowed = {name: value for name, value in os.environ.items() if name.startswith(SOURCE_VARIABLES)}
         settings = with_variables(definition.settings, allowed)
-        check_definition(definition.name, definition.kind, settings, self._rules)
-        below = self._rules.files_below
+        check_definition(definition.name, definition.kind, settings, options.rules)
+        below = options.rules.files_below
         order = {
-            "socket": self._socket(),
-            "stream": self._stream,
-            "incarnation": self._incarnation,
+            "socket": options.socket(),
+            "stream": self._stream.name,
+            "incarnation": self._stream.incarnation,
             "source": definition.name,
             "definition": definition_digest(definition.document),
             "kind": definition.kind,
             "known": known,
             "settings": settings,
-            "public_only": not self._rules.allow_private,
+            "public_only": not options.rules.allow_private,
             "files_below": None if below is None else str(below.absolute()),
-            "log_level": self._log_level,
-            "log_format": self._log_format,
+            "log_level": options.log_level,
+            "log_format": options.log_format,
         }
         return json.dumps(order).encode() + b"\n"
 
@@ -212,18 +215,16 @@ class SupervisedSource:
     def _note(self, report: dict[str, Any], before: SourceState, age_s: float) -> None:
         """Take over what the child reports."""
         assert self._state is not None
-        told = _numbers_of(report, before)
-        if report["points"] > 0 or (report["trouble"] is None and age_s >= MAX_PAUSE_S):
-            told["failures"] = 0
-        if report["starting"]:
-            self._change(**told)
-        elif report["trouble"] is None:
-            self._change(status="running", error=None, next_attempt_at=None, **told)
-        else:
-            trouble = report["trouble"]
-            if trouble != self._state.error:
-                told["failed_at"] = time.time()
-            self._change(status="failed", error=trouble, next_attempt_at=None, **told)
+        trouble = report["trouble"]
+        changes = _numbers_of(report, before)
+        if report["points"] > 0 or (trouble is None and age_s >= MAX_PAUSE_S):
+            changes["failures"] = 0
+        if not report["starting"]:
+            status = "running" if trouble is None else "failed"
+            changes |= {"status": status, "error": trouble, "next_attempt_at": None}
+            if trouble is not None and trouble != self._state.error:
+                changes["failed_at"] = time.time()
+        self._change(**changes)
 
     def _change(self, **changes: Any) -> None:
         assert self._state is not None
