@@ -18,7 +18,8 @@ from scipy.special import gammaln, logsumexp, polygamma, psi
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.families import DirichletObservations, join_gain, log_marginal
-from shoal.families.dirichlet import capabilities, laplace
+from shoal.families.dirichlet import laplace
+from shoal.families.dirichlet.prior import gradients, log_partitions, posterior_modes
 from shoal.mixture import from_bytes, to_bytes
 from shoal.refinement.solve import reestimated
 from shoal.sequential import assimilate_inplace
@@ -98,11 +99,11 @@ def test_the_kernel_is_numpy(d):
     mean = np.array([np.log(np.maximum(drawn(3.0 * prior.pseudo_counts, 20, rng), 1e-12)).mean(axis=0) for _ in mass])
     total = mean * mass[:, None]
     alpha = laplace.mode(prior, total, mass)
-    assert_allclose(capabilities.posterior_modes(family, total, mass), alpha, rtol=1e-9)
+    assert_allclose(posterior_modes(family, total, mass), alpha, rtol=1e-9)
     value = laplace.log_partition(prior, total, mass, alpha)
-    assert_allclose(capabilities.log_partitions(family, total, mass, alpha), value, rtol=1e-11, atol=1e-11)
+    assert_allclose(log_partitions(family, total, mass, alpha), value, rtol=1e-11, atol=1e-11)
     slope = np.column_stack(laplace.gradient(prior, mass, alpha))
-    assert_allclose(capabilities.gradients(family, mass, alpha), slope, rtol=1e-10)
+    assert_allclose(gradients(family, mass, alpha), slope, rtol=1e-10)
     for large in (1e-8, 1e9):
         assert_allclose(laplace.times_trigamma(large), large**2 * polygamma(1, large), rtol=1e-9)
 
@@ -123,12 +124,12 @@ def test_the_kernel_is_numpy_and_slopes_are_differences():
     for family, mass, total in states(100, rng):
         prior = family.laplace_prior
         alpha = laplace.mode(prior, total, mass)
-        assert_allclose(capabilities.posterior_modes(family, total, mass), alpha, rtol=1e-7)
+        assert_allclose(posterior_modes(family, total, mass), alpha, rtol=1e-7)
         value = laplace.log_partition(prior, total, mass, alpha)
         size = 1.0 + 10.0 * prior.shape + mass * np.abs(laplace.log_beta(alpha)) + np.abs(total * alpha).sum(axis=1)
-        assert (np.abs(capabilities.log_partitions(family, total, mass, alpha) - value) < 1e-13 * size).all()
+        assert (np.abs(log_partitions(family, total, mass, alpha) - value) < 1e-13 * size).all()
         slope = np.column_stack(laplace.gradient(prior, mass, alpha))
-        assert_allclose(capabilities.gradients(family, mass, alpha), slope, rtol=1e-7, atol=1e-9)
+        assert_allclose(gradients(family, mass, alpha), slope, rtol=1e-7, atol=1e-9)
         along = rng.standard_normal(total.shape) / (alpha * np.sqrt(total.shape[1]))
         more = rng.standard_normal(mass.size) * mass / (1.0 + mass * alpha.sum(axis=1))
         step = 1e-4

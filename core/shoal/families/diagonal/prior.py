@@ -16,16 +16,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, psi
 
-from shoal.families.base import RowsT
-from shoal.families.diagonal import capabilities, predictive_cache
+from shoal.families.base import RowsT, contiguous
+from shoal.families.capabilities import QuadraticForm, SplitPrior
+from shoal.families.covariance_prior import maximised
 from shoal.families.diagonal.types import DiagonalCache, DiagonalDraw, DiagonalParams, DiagonalPredictive, DiagonalStats
 from shoal.families.holes import observed_and_filled, patterns
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_positive_vector
 from shoal.families.located import LocatedFamily
+from shoal.families.located.renewal_kernel import renew_diagonal
+from shoal.families.located.types import WeightedMoments
+from shoal.families.natural_statistics import Origin, Statistics, constant_carrier
 from shoal.families.portable import Portable
+from shoal.families.predictive_cache import CacheScales, Call
+from shoal.families.prior_choices import MULTIPLIERS, STRENGTHS, Choice, choice_near, dofs, geometric_mean, pooled
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import diagonal_quadratic, log1p_quadratic
+from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
+from shoal.points.rows import Points
+
+_LEAST_REST = 1e-12
+"""Least share of a rate that is left without a point: rounding would leave nothing."""
+MOST_LOGARITHMS = 1 << 20
+"""Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -46,6 +59,8 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
     }
     name: ClassVar[str] = "diagonal"
     description: ClassVar[str] = "Gaussians with a variance in each feature"
+    cache_kind: ClassVar[type[Any]] = DiagonalCache
+    serves_products: ClassVar[bool] = True
     mean: Array
     mean_strength: float
     shape: float
@@ -260,30 +275,145 @@ class NormalInverseGamma(LocatedFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    statistics_of_moments = capabilities.statistics_of_moments
-    scatter_in_layout = capabilities.scatter_in_layout
-    quadratic_form = capabilities.quadratic_form
-    stats_of_moments = capabilities.stats_of_moments
-    fast_log_marginal = capabilities.fast_log_marginal
-    split_prior = capabilities.split_prior
-    log_left_out = capabilities.log_left_out
-    prior_choices = capabilities.prior_choices
-    with_learned_covariance = capabilities.with_learned_covariance
-    with_mean_strength = capabilities.with_mean_strength
-    expected_covariance = capabilities.expected_covariance
-    log_caps = capabilities.log_caps
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """t(y) = (y, 1, 1, y^2), y = x - origin."""
+        y = x - origin.point
+        rows = np.hstack([y, np.ones((len(x), 2)), np.square(y)])
+        return Statistics(rows, constant_carrier(self, len(x)))
+
+    def statistics_of_moments(self, location: Array, spread: Array, origin: Origin) -> Statistics:
+        """Means of t(x) and log h(x) over groups of points, from their moments."""
+        y = location - origin.point
+        second = np.square(y) + np.diagonal(spread, axis1=1, axis2=2)
+        return Statistics(np.hstack([y, np.ones((len(y), 2)), second]), constant_carrier(self, len(y)))
+
+    def scatter_in_layout(self, scatter: Array) -> Array:
+        """The diagonals (K, D)."""
+        return np.diagonal(scatter, axis1=1, axis2=2) if scatter.ndim == 3 else scatter
+
+    def quadratic_form(self, params: DiagonalParams) -> QuadraticForm:
+        """Expected log densities as quadratic forms."""
+        constant = psi(params.shape) - LOG_2PI - 1.0 / params.mean_strength
+        constant = self.n_features * constant - np.log(params.rate).sum(axis=1)
+        root = np.sqrt(params.shape[:, None] / params.rate)
+        return QuadraticForm(0.5 * constant, params.mean, root, 1.0 / root)
+
+    def stats_of_moments(self, sums: WeightedMoments, most: float, past: DiagonalStats) -> DiagonalStats | None:
+        """Statistics of moments about centres, joined with those of the past."""
+        from shoal.families.located.m_step_kernel import diagonal_stats
+
+        stats = self.empty_stats(len(past.mass))
+        return stats if diagonal_stats(sums, most, contiguous(past), stats) else None
+
+    def fast_log_marginal(self, stats: DiagonalStats) -> Array:
+        """log m(S_k) by a kernel."""
+        from shoal.families.located.evidence_kernel import diagonal_evidence
+
+        out = np.empty(len(stats.mass))
+        diagonal_evidence(*contiguous(stats), self.mean, self.mean_strength, self.shape, self.rate, out)
+        return out
+
+    def split_prior(self) -> SplitPrior:
+        """The normal-inverse-Wishart that this prior is of each feature."""
+        return SplitPrior(self.mean, self.mean_strength, 2.0 * self.shape, 2.0 * self.rate)
+
+    def log_left_out(self, component: DiagonalStats, x: Array, share: Array) -> Array:
+        """Scores of a component's own points without them: rate_d without u points at x is rate_d - c e_d^2 / 2."""
+        params = self.posterior(component)
+        strength, shape = params.mean_strength[0] - share, params.shape[0] - 0.5 * share
+        away, shrink = params.mean_strength[0] / strength, strength / (strength + 1.0)
+        square = np.square(x - params.mean[0])
+        rate = params.rate[0]
+        rate = np.maximum(rate - 0.5 * (away * share)[:, None] * square, _LEAST_REST * rate)
+        width = 2.0 * rate / shrink[:, None]
+        constant = self.n_features * (log_gamma_ratio(shape, 0.5) - 0.5 * np.log(np.pi))
+        constant = constant - 0.5 * np.log(width).sum(axis=1)
+        distance = np.log1p(away[:, None] ** 2 * square / width).sum(axis=1)
+        return np.asarray(constant - (shape + 0.5) * distance)
+
+    def prior_choices(self, stats: DiagonalStats, n_components: int) -> Choice:
+        """The pooled variance within, by feature, times a number; what it is worth; what the mean is worth."""
+        mean, within = pooled(stats.mass, stats.mean, stats.scatter)
+
+        def build(multiplier: float, dof: float, strength: float) -> Any:
+            shape = 1.0 + dof / 2.0
+            return type(self)(mean, strength, shape, shape * multiplier * within)
+
+        multiplier = geometric_mean(self.rate / self.shape / within)
+        lists = (MULTIPLIERS, dofs(n_components), STRENGTHS)
+        return choice_near(build, lists, multiplier, 2.0 * (self.shape - 1.0), self.mean_strength)
+
+    def with_learned_covariance(self, stats: DiagonalStats) -> "NormalInverseGamma":
+        """The prior whose rates and shape suit the components best (`covariance_prior`): in each feature an inverse
+        Wishart distribution with the same degrees of freedom, 2 shape, and scale 2 rate."""
+        some = stats.mass > 0.0
+        mass = stats.mass[some][:, None]
+        lever = self.mean_strength * mass / (self.mean_strength + mass)
+        moment = stats.scatter[some] + lever * np.square(stats.mean[some] - self.mean)
+
+        def evidence(scale: Array, dof: float) -> float:
+            gammas = gammaln(0.5 * (dof + mass)) - gammaln(0.5 * dof)
+            return float((gammas + 0.5 * dof * np.log(scale) - 0.5 * (dof + mass) * np.log(scale + moment)).sum())
+
+        def expectation(scale: Array, dof: float) -> Array:
+            return np.asarray(1.0 / ((dof + mass) / (scale + moment)).mean(axis=0))
+
+        found = maximised(2.0 * self.rate, 2.0 * self.shape, 2.0, int(some.sum()), evidence, expectation)
+        return type(self)(self.mean, self.mean_strength, 0.5 * found.dof, 0.5 * found.scale)
+
+    def with_mean_strength(self, strength: float) -> "NormalInverseGamma":
+        """The same prior, whose mean is worth `strength` points."""
+        return type(self)(self.mean, strength, self.shape, self.rate)
+
+    def expected_covariance(self) -> Array:
+        """The rates (D,)."""
+        return self.rate
+
+    def log_caps(self, stats: DiagonalStats, x: Points, further: Array) -> Array:
+        """The peak of the Student t with the block's own rates, and mean_strength and shape raised by the further
+        points.
+
+        The rates only grow with further points, and the peak falls with them.
+        """
+        d, params = self.n_features, self.posterior(stats)
+        strength, shape = params.mean_strength + further[:, None], params.shape + 0.5 * further[:, None]
+        per_feature = log_gamma_ratio(shape, 0.5) - 0.5 * (LOG_2PI + np.log1p(1.0 / strength))
+        return np.asarray(d * per_feature - 0.5 * np.log(params.rate).sum(axis=1))
 
     # Predictive cache and kernels of streams
 
-    cache_kind: ClassVar[type[Any]] = DiagonalCache
-    serves_products: ClassVar[bool] = True
-    cache_of = predictive_cache.cache_of
-    cache_scales = predictive_cache.cache_scales
-    kernel_constants = predictive_cache.kernel_constants
-    renewal = predictive_cache.renewal
-    join_ceiling = predictive_cache.join_ceiling
-    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+    def cache_of(self, stats: DiagonalStats) -> DiagonalCache:
+        """The cache of statistics, row by row."""
+        params = self.posterior(stats)
+        strength, shape = params.mean_strength, params.shape
+        spread = 0.5 * (strength / (strength + 1.0))[:, None] / params.rate
+        sum_log_rate = np.log(params.rate).sum(axis=1)
+        per_feature = log_gamma_ratio(shape, 0.5) - 0.5 * (LOG_2PI + np.log1p(1.0 / strength))
+        log_norm = self.n_features * per_feature - 0.5 * sum_log_rate
+        return DiagonalCache(params.mean, strength, shape, spread, sum_log_rate, log_norm)
+
+    def cache_scales(self, cache: DiagonalCache) -> CacheScales:
+        """The least deviation of any feature."""
+        resolution = 1.0 / np.sqrt(cache.inverse_spread.max(axis=1) * cache.shape)
+        return CacheScales(resolution, 1.0, cache.inverse_spread > 0)
+
+    def kernel_constants(self) -> Array:
+        """Nothing (0, 0): the kernel needs no more than the cache."""
+        return np.zeros((0, 0))
+
+    def renewal(self, stats: DiagonalStats, cache: DiagonalCache, n: int) -> Call:
+        """The kernel that makes the first n rows of `cache` again."""
+        return renew_diagonal, (stats, self.mean, self.mean_strength, self.shape, self.rate, cache, n)
+
+    def join_ceiling(self, *given: Any) -> Call:
+        """The kernel that bounds the gain of any join from above."""
+        from shoal.families.located.join_ceiling_kernel import diagonal_ceiling
+
+        return diagonal_ceiling, (*given, self.mean, self.mean_strength, self.shape, self.rate)
+
+    def join_ceiling_is_quick(self, n_pairs: int, n_components: int) -> bool:
+        """Whether the kernel takes less time than NumPy for its candidates: it takes a logarithm of every feature."""
+        return n_pairs * self.n_features <= MOST_LOGARITHMS
 
     @property
     def prior_points(self) -> float:

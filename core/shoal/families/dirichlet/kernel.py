@@ -8,7 +8,6 @@ variable would. Rows `_FAR` below the best keep the estimate.
 import math
 from typing import Any
 
-from shoal.families.dirichlet.capabilities import LEAST_SHARE
 from shoal.families.dirichlet.laplace_kernel import (
     ALPHA,
     LOGS,
@@ -19,7 +18,7 @@ from shoal.families.dirichlet.laplace_kernel import (
     rest_of,
     trigamma_above,
 )
-from shoal.families.dirichlet.types import DirichletCache
+from shoal.families.dirichlet.types import LEAST_SHARE, DirichletCache
 from shoal.families.steps_kernel import absorb, clear_row, implements, release, score_all
 from shoal.kernels.math import REORDER
 from shoal.points.arrays import Array

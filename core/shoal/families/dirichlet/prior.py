@@ -22,11 +22,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import psi
 
+from shoal.families.base import take
 from shoal.families.counts import AdditiveFamily
-from shoal.families.dirichlet import capabilities, laplace
-from shoal.families.dirichlet.capabilities import log_shares
+from shoal.families.dirichlet import laplace
 from shoal.families.dirichlet.types import (
+    LEAST_SHARE,
     DirichletCache,
     DirichletDraw,
     DirichletParams,
@@ -34,14 +36,23 @@ from shoal.families.dirichlet.types import (
     DirichletStats,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive, as_pseudo_counts
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.prior_choices import LEAST_MASS, Choice, choice_near
+from shoal.families.steps_kernel import SCRATCH_ROWS
 from shoal.families.telling import other_parts
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array
 from shoal.points.domains import PROPORTIONS, Domain
 
-_STEPS = frozenset({"step_offset", "step_power", "n_points"})
+FIRST_SPREAD = 0.1
+"""Of priors before any component is known. With more, one pass lets a component fall in precision to hold several."""
+_SPREADS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+"""Deviations of precisions that are tried, over their mean."""
+_STEPS = tuple(2.0 ** (j / 4) for j in range(-8, 9))
+_MULTIPLIERS = tuple(2.0 ** (j / 2) for j in range(-8, 9))
+_STRENGTHS, _STRENGTHS_COARSE = range(1, 9), range(1, 9, 2)
+_EARLIER_FIELDS = frozenset({"step_offset", "step_power", "n_points"})
 """Of priors stored by shoal 0.1.0, which learned means by stochastic gradient."""
-
 _LEAST_SPREAD = 1e-3
 _BLOCK = 1 << 18
 _CHAIN = 12
@@ -58,15 +69,16 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     FIELDS: ClassVar[dict[str, str]] = {"precision": "precision", "pseudo_counts": "pseudo_counts", "spread": "spread"}
     name: ClassVar[str] = "dirichlet"
     description: ClassVar[str] = "proportions that sum to one"
+    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
+    predicts_by_kernel: ClassVar[bool] = True
+    cache_kind: ClassVar[type[Any]] = DirichletCache
     domain: ClassVar[Domain] = PROPORTIONS
     SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     precision: float
     pseudo_counts: Array
     spread: float
 
-    def __init__(
-        self, precision: ArrayLike, pseudo_counts: ArrayLike, spread: ArrayLike = capabilities.FIRST_SPREAD
-    ) -> None:
+    def __init__(self, precision: ArrayLike, pseudo_counts: ArrayLike, spread: ArrayLike = FIRST_SPREAD) -> None:
         self._freeze(
             precision=as_positive("precision", precision),
             pseudo_counts=as_pseudo_counts(pseudo_counts),
@@ -76,8 +88,8 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Self:
         """Inverse of `to_arrays`. An earlier prior has no spread, and settings of gradient steps that are left out."""
-        given = {name: value for name, value in arrays.items() if name not in _STEPS}
-        return super().from_arrays({"spread": np.asarray(capabilities.FIRST_SPREAD), **given})
+        given = {name: value for name, value in arrays.items() if name not in _EARLIER_FIELDS}
+        return super().from_arrays({"spread": np.asarray(FIRST_SPREAD), **given})
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -92,8 +104,15 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     @classmethod
     def candidate_priors(cls, rows: Array, thorough: bool) -> list[Self]:
-        """See `capabilities.candidates`."""
-        return [cls(*prior) for prior in capabilities.candidates(rows, thorough)]
+        """Precisions from twice to 256 times that of all `rows` (N, D).
+
+        With each, pseudo counts that are alike: one each, or with that precision as their sum, so that means of
+        components lie about as far apart as the rows.
+        """
+        whole, d = _precision_of(rows), rows.shape[1]
+        strengths = _STRENGTHS if thorough else _STRENGTHS_COARSE
+        counts = sorted({whole / d, 1.0})
+        return [cls(whole * 2.0**k, np.full(d, count), FIRST_SPREAD) for k in strengths for count in counts]
 
     @property
     def n_features(self) -> int:
@@ -118,7 +137,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     def suffstats(self, x: Array, resp: Array) -> DirichletStats:
         """Statistics of points x (N, D) under resp (N, K)."""
-        return DirichletStats(resp.sum(axis=0), np.ascontiguousarray(resp.T @ log_shares(x)))
+        return DirichletStats(resp.sum(axis=0), np.ascontiguousarray(resp.T @ _log_shares(x)))
 
     def posterior(self, stats: DirichletStats) -> DirichletParams:
         """Parameters given the statistics: these, as the natural parameters of the prior are 0."""
@@ -126,7 +145,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     def posterior_mode(self, stats: DirichletStats | DirichletParams) -> Array:
         """(K, D): alpha where the density of log alpha is largest."""
-        return capabilities.posterior_modes(self, np.array(stats.total), np.array(stats.mass))
+        return posterior_modes(self, np.array(stats.total), np.array(stats.mass))
 
     # The exponential family
 
@@ -141,7 +160,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     def log_partition(self, params: DirichletParams) -> Array:
         """A (K,)."""
         total, mass = np.array(params.total), np.array(params.mass)
-        return capabilities.log_partitions(self, total, mass, capabilities.posterior_modes(self, total, mass))
+        return log_partitions(self, total, mass, posterior_modes(self, total, mass))
 
     def mean_params(self, params: DirichletParams) -> Array:
         """E[alpha] and -E[log B(alpha)] (K, D + 1), to the same order as `log_partition`."""
@@ -150,8 +169,8 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     def log_partition_with_gradient(self, params: DirichletParams) -> tuple[Array, Array]:
         """A (K,) and its gradient (K, D + 1)."""
         total, mass = np.array(params.total), np.array(params.mass)
-        alpha = capabilities.posterior_modes(self, total, mass)
-        return capabilities.log_partitions(self, total, mass, alpha), capabilities.gradients(self, mass, alpha)
+        alpha = posterior_modes(self, total, mass)
+        return log_partitions(self, total, mass, alpha), gradients(self, mass, alpha)
 
     def log_carrier(self, stats: DirichletStats) -> Array:
         """Minus the sum of log x (K,)."""
@@ -161,26 +180,26 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     def expected_log_likelihood(self, params: DirichletParams, x: Array) -> Array:
         """E_q[log F(x | alpha)] (N, K)."""
-        slope, logs = self.mean_params(params), log_shares(x)
+        slope, logs = self.mean_params(params), _log_shares(x)
         return np.asarray(logs @ (slope[:, :-1] - 1.0).T + slope[:, -1])
 
     def predictive(self, params: DirichletParams) -> DirichletPredictive:
         """Modes and log partitions, from which scoring a point begins."""
         total, mass = np.array(params.total), np.array(params.mass)
-        alpha = capabilities.posterior_modes(self, total, mass)
-        return DirichletPredictive(total, mass, alpha, capabilities.log_partitions(self, total, mass, alpha))
+        alpha = posterior_modes(self, total, mass)
+        return DirichletPredictive(total, mass, alpha, log_partitions(self, total, mass, alpha))
 
     def log_predictive_from(self, predictive: DirichletPredictive, x: Array) -> Array:
         """log density (N, K): the log partition with the point less that without it."""
-        logs, k = log_shares(x), len(predictive.mass)
+        logs, k = _log_shares(x), len(predictive.mass)
         out = np.empty((len(x), k))
         for rows in row_blocks(len(x), max(1, predictive.alpha.size), _BLOCK):
             own = logs[rows]
             total = (predictive.total + own[:, None, :]).reshape(-1, self.n_features)
             mass = np.tile(predictive.mass + 1.0, len(own))
             begin = np.tile(predictive.alpha, (len(own), 1))
-            alpha = capabilities.posterior_modes(self, total, mass, begin)
-            value = capabilities.log_partitions(self, total, mass, alpha).reshape(len(own), k)
+            alpha = posterior_modes(self, total, mass, begin)
+            value = log_partitions(self, total, mass, alpha).reshape(len(own), k)
             out[rows] = value - predictive.log_partition - own.sum(axis=1)[:, None]
         return out
 
@@ -190,7 +209,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     def log_likelihood(self, parameters: DirichletDraw, x: Array) -> Array:
         """log Dir(x | alpha) (N, K)."""
-        return np.asarray(log_shares(x) @ (parameters.alpha - 1.0).T - laplace.log_beta(parameters.alpha))
+        return np.asarray(_log_shares(x) @ (parameters.alpha - 1.0).T - laplace.log_beta(parameters.alpha))
 
     # Moments
 
@@ -220,7 +239,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     def _moments(self, params: DirichletParams) -> tuple[Array, Array, Array]:
         """Expected alpha (K, D), its sum (K, 1), and covariances of alpha (K, D, D)."""
         mode = self.posterior_mode(params)
-        mean = capabilities.gradients(self, np.array(params.mass), mode)[:, :-1]
+        mean = gradients(self, np.array(params.mass), mode)[:, :-1]
         at = laplace.curvature(self.laplace_prior, params.mass, mode)
         along = mean * mode / at.diagonal
         covariance = (at.bend / at.rest)[:, None, None] * along[:, :, None] * along[:, None, :]
@@ -272,7 +291,11 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     # Where components and points lie
 
-    positions = capabilities.positions
+    def positions(self, stats: DirichletStats) -> Array:
+        """(K, D) square roots of the geometric means of shares; between square roots distances are Hellinger's."""
+        middle = stats.total / np.maximum(stats.mass, 1e-300)[:, None]
+        root = np.exp(0.5 * (middle - middle.max(axis=1, keepdims=True)))
+        return np.asarray(root / np.linalg.norm(root, axis=1, keepdims=True))
 
     @staticmethod
     def coordinates(x: Array) -> Array:
@@ -281,14 +304,93 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    prior_choices = capabilities.prior_choices
-    stats_from_earlier = capabilities.stats_from_earlier
-    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """t(x) = (log x, 1) and log h(x) = -sum log x."""
+        logs = _log_shares(x)
+        return Statistics(np.concatenate([logs, np.ones((len(x), 1))], axis=1), -logs.sum(axis=1))
+
+    def prior_choices(self, stats: DirichletStats, n_components: int) -> Choice | None:
+        """The mean precision of components, its spread, and how far means of components are from their mean.
+
+        The mean is that of the components and of one uniform component. The last number is searched for about the
+        precision of the components' means.
+        """
+        own = take(stats, stats.mass > LEAST_MASS)
+        if not len(own.mass):
+            return None
+        theta = self.posterior_mode(own)
+        theta /= theta.sum(axis=1, keepdims=True)
+        centre = (theta.sum(axis=0) + 1.0 / self.n_features) / (len(theta) + 1.0)
+        about = _precision_of(theta)
+
+        def build(step: float, spread: float, strength: float) -> Any:
+            return type(self)(step * self.precision, strength * about * centre, spread)
+
+        start = (1.0, self.spread, float(self.pseudo_counts.sum()) / about)
+        return choice_near(build, (_STEPS, _SPREADS, _MULTIPLIERS), *start)
+
+    def stats_from_earlier(self, mass: Array, estimate: Array, seen: Array) -> DirichletStats:
+        """Statistics from the masses (K,) and estimated log means (K, D) of shoal 0.1.0: those of as many points, with
+        the mean logarithms that the estimate and the precision expect."""
+        alpha = self.precision * np.exp(estimate - estimate.max(axis=1, keepdims=True))
+        alpha *= self.precision / np.maximum(alpha.sum(axis=1, keepdims=True), 1e-300)
+        alpha = np.maximum(alpha, 1e-100)
+        expected = laplace.times_digamma(alpha) / alpha - psi(self.precision)
+        return DirichletStats(mass, mass[:, None] * np.maximum(expected, np.log(LEAST_SHARE)))
 
     # Predictive cache and kernels of streams
 
-    predicts_by_kernel: ClassVar[bool] = True
-    cache_kind: ClassVar[type[Any]] = DirichletCache
-    cache_of = capabilities.cache_of
-    kernel_constants = capabilities.kernel_constants
+    def cache_of(self, stats: DirichletStats) -> DirichletCache:
+        """The predictive cache of statistics, row by row."""
+        made, n = self.predictive(self.posterior(stats)), stats.mass + 1.0
+        at = laplace.curvature(self.laplace_prior, n, made.alpha)
+        expected = laplace.times_digamma(made.alpha) / made.alpha - psi(at.whole)[:, None]
+        return DirichletCache(
+            made.alpha, made.log_partition, -laplace.log_beta(made.alpha), expected, at.diagonal, at.bend / at.rest
+        )
+
+    def kernel_constants(self) -> laplace.Prior:
+        """The prior as kernels read it."""
+        return self.laplace_prior
+
+
+def _log_shares(x: Array) -> Array:
+    """log x, of shares at least `LEAST_SHARE`."""
+    return np.asarray(np.log(np.maximum(x, LEAST_SHARE)))
+
+
+def _precision_of(rows: Array) -> float:
+    """The precision of rows (N, D) as draws of one Dirichlet distribution, by moments, to a power of two."""
+    x = np.maximum(rows, LEAST_SHARE)
+    mean, variance = x.mean(axis=0), float(x.var(axis=0).sum())
+    whole = float((mean * (1.0 - mean)).sum()) / max(variance, 1e-9) - 1.0
+    return float(2.0 ** np.round(np.log2(np.clip(whole, 0.5, 1e6))))
+
+
+def posterior_modes(family: "DirichletObservations", total: Array, mass: Array, begin: Array | None = None) -> Array:
+    """`laplace.mode`, by a kernel."""
+    from shoal.families.dirichlet.laplace_kernel import modes
+
+    prior = family.laplace_prior
+    alpha = laplace.start(prior, total, mass) if begin is None else begin
+    modes(prior, total, mass, alpha, np.zeros((SCRATCH_ROWS, family.n_features)))
+    return alpha
+
+
+def log_partitions(family: "DirichletObservations", total: Array, mass: Array, alpha: Array) -> Array:
+    """`laplace.log_partition`, by a kernel."""
+    from shoal.families.dirichlet.laplace_kernel import partitions
+
+    out = np.empty(len(mass))
+    partitions(family.laplace_prior, total, mass, alpha, np.zeros((SCRATCH_ROWS, family.n_features)), out)
+    return out
+
+
+def gradients(family: "DirichletObservations", mass: Array, alpha: Array) -> Array:
+    """`laplace.gradient` as one array (K, D + 1), by a kernel."""
+    from shoal.families.dirichlet import laplace_kernel
+
+    out = np.empty((len(mass), family.n_features + 1))
+    scratch = np.zeros((SCRATCH_ROWS, family.n_features))
+    laplace_kernel.gradients(family.laplace_prior, mass, alpha, scratch, out)
+    return out

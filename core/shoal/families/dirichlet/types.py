@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from shoal.points.arrays import Array
 
+LEAST_SHARE = 1e-12
+"""Smaller shares count as this one."""
+
 
 class DirichletStats(NamedTuple):
     """Sufficient statistics of K components."""

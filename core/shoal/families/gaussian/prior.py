@@ -9,24 +9,47 @@ t; here with psi = scale, kappa = mean_strength, nu = dof. As an exponential fam
 One scalar does not serve for kappa and nu (ERRATA 0.6): both grow by the mass.
 """
 
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.families.base import RowsT, take
-from shoal.families.gaussian import capabilities, holes, predictive_cache
-from shoal.families.gaussian.types import GaussianCache, GaussianDraw, GaussianParams, GaussianPredictive, GaussianStats
+from shoal.families.base import RowsT, contiguous, take
+from shoal.families.capabilities import QuadraticForm, SplitPrior
+from shoal.families.covariance_prior import CovariancePrior, maximised
+from shoal.families.gaussian.types import (
+    GaussianCache,
+    GaussianConstants,
+    GaussianDraw,
+    GaussianParams,
+    GaussianPredictive,
+    GaussianStats,
+)
+from shoal.families.holes import conditional, normal_draw, patterns
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive
 from shoal.families.located import LocatedFamily
+from shoal.families.located.renewal_kernel import renew_gaussian
+from shoal.families.located.types import WeightedMoments
+from shoal.families.natural_statistics import Origin, Statistics, constant_carrier
 from shoal.families.portable import Portable
+from shoal.families.predictive_cache import CacheScales, Call
+from shoal.families.prior_choices import MULTIPLIERS, STRENGTHS, Choice, choice_near, dofs, geometric_mean, pooled
 from shoal.kernels import linalg, moments
+from shoal.kernels.cholesky import FEW_FEATURES
 from shoal.kernels.distances import row_blocks, whitened_quadratic
-from shoal.points.arrays import Array
+from shoal.points.arrays import Array, read_only
+from shoal.points.rows import Points
 
 FACTOR_BLOCK = 1 << 22
 """Elements of the Cholesky factors held at once: 32 MiB."""
-LOG_2PI = float(np.log(2 * np.pi))
+LOG_2PI, _LOG_PI = float(np.log(2 * np.pi)), float(np.log(np.pi))
+_LEAST_REST = 1e-12
+"""Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
+MOST_PRODUCTS, MOST_FACTORS = 1 << 18, 1 << 22
+"""Elements of the matrices of all pairs, and K D^3, up to which the kernel for joins is quicker than NumPy."""
+LEAST_DEFERRED = 16
+"""Least features for which outer products wait: of fewer the scatter is small enough to stay at hand."""
 
 
 class NormalInverseWishart(LocatedFamily, Hyperparameters):
@@ -45,6 +68,9 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
     }
     name: ClassVar[str] = "gaussian"
     description: ClassVar[str] = "Gaussians with full covariances"
+    reads_all_products: ClassVar[bool] = True
+    cache_kind: ClassVar[type[Any]] = GaussianCache
+    serves_products: ClassVar[bool] = True
     mean: Array
     mean_strength: float
     dof: float
@@ -274,37 +300,247 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    statistics_of_moments = capabilities.statistics_of_moments
-    scatter_in_layout = capabilities.scatter_in_layout
-    quadratic_form = capabilities.quadratic_form
-    stats_of_moments = capabilities.stats_of_moments
-    fast_log_marginal = capabilities.fast_log_marginal
-    split_prior = capabilities.split_prior
-    log_left_out = capabilities.log_left_out
-    prior_choices = capabilities.prior_choices
-    with_learned_covariance = capabilities.with_learned_covariance
-    with_mean_strength = capabilities.with_mean_strength
-    expected_covariance = capabilities.expected_covariance
-    log_caps = capabilities.log_caps
-    marginal_log_predictive = holes.marginal_log_predictive
-    expected_stats = holes.expected_stats
-    drawn_missing = holes.drawn_missing
-    reads_all_products: ClassVar[bool] = True
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """t(y) = (y, 1, 1, upper triangle of y y' with off-diagonal elements doubled), y = x - origin."""
+        n, d = x.shape
+        y = x - origin.point
+        rows = np.empty((n, d + 2 + d * (d + 1) // 2))
+        rows[:, :d] = y
+        rows[:, d : d + 2] = 1.0
+        column = d + 2
+        for i in range(d):  # row i of the upper triangle at a time: contiguous writes, no (N, D, D) temporary
+            width = d - i
+            np.multiply(y[:, i:], y[:, i : i + 1], out=rows[:, column : column + width])
+            rows[:, column + 1 : column + width] *= 2.0
+            column += width
+        return Statistics(rows, constant_carrier(self, n))
+
+    def statistics_of_moments(self, location: Array, spread: Array, origin: Origin) -> Statistics:
+        """Means of t(x) and log h(x) over groups of points, from their moments."""
+        y = location - origin.point
+        second = linalg.pack(spread + linalg.outer(y), with_multiplicity=True)
+        return Statistics(np.hstack([y, np.ones((len(y), 2)), second]), constant_carrier(self, len(y)))
+
+    def scatter_in_layout(self, scatter: Array) -> Array:
+        """Scatters (K, D, D) as they are."""
+        return scatter
+
+    def quadratic_form(self, params: GaussianParams) -> QuadraticForm:
+        """Expected log densities as quadratic forms."""
+        d, factors = self.n_features, linalg.cholesky(params.scale)
+        constant = linalg.multivariate_digamma(params.dof / 2.0, d) + d * np.log(2.0) - linalg.log_determinant(factors)
+        constant -= d * (LOG_2PI + 1.0 / params.mean_strength)
+        size = np.sqrt(params.dof)[:, None, None]
+        return QuadraticForm(0.5 * constant, params.mean, linalg.inverse_lower(factors) * size, factors / size)
+
+    def stats_of_moments(self, sums: WeightedMoments, most: float, past: GaussianStats) -> GaussianStats | None:
+        """Statistics of moments about centres, joined with those of the past."""
+        from shoal.families.located.m_step_kernel import full_stats
+
+        stats = self.empty_stats(len(past.mass))
+        return stats if full_stats(sums, most, contiguous(past), stats) else None
+
+    def fast_log_marginal(self, stats: GaussianStats) -> Array | None:
+        """log m(S_k) by a kernel, up to `FEW_FEATURES` features."""
+        if self.n_features > FEW_FEATURES:
+            return None
+        from shoal.families.located.evidence_kernel import gaussian_evidence
+
+        out = np.empty(len(stats.mass))
+        given = (self.mean, self.mean_strength, self.dof, self.scale_matrix)
+        return out if gaussian_evidence(*contiguous(stats), *given, out) else None
+
+    def split_prior(self) -> SplitPrior | None:
+        """The prior itself, up to `FEW_FEATURES` features."""
+        if self.n_features > FEW_FEATURES:
+            return None
+        return SplitPrior(self.mean, self.mean_strength, self.dof, self.scale_matrix)
+
+    def log_left_out(self, component: GaussianStats, x: Array, share: Array) -> Array:
+        """Scores of a component's own points without them, by one factor of its scale matrix.
+
+        With e = x - m, c = kappa u / (kappa - u) and q = e' Psi^-1 e,
+
+            Psi without u points at x = Psi - c e e',    |..| = |Psi| (1 - c q),    e' (..)^-1 e = q / (1 - c q)
+
+        (Sherman and Morrison 1950), and x is kappa / (kappa - u) times as far from the mean that is left.
+        """
+        params, d = self.posterior(component), self.n_features
+        factor = linalg.cholesky(params.scale)
+        strength, dof = params.mean_strength[0] - share, params.dof[0] - share
+        away = params.mean_strength[0] / strength
+        square = whitened_quadratic(x, params.mean, linalg.inverse_lower(factor))[:, 0]
+        rest = np.maximum(1.0 - away * share * square, _LEAST_REST)
+        shrink = strength / (strength + 1.0)
+        constant = linalg.log_gamma_ratio((dof + 1.0 - d) / 2.0, d / 2.0) + 0.5 * d * np.log(shrink / np.pi)
+        log_det = linalg.log_determinant(factor)[0] + np.log(rest)
+        distance = shrink * away**2 * square / rest
+        return np.asarray(constant - 0.5 * log_det - 0.5 * (dof + 1.0) * np.log1p(distance))
+
+    def prior_choices(self, stats: GaussianStats, n_components: int) -> Choice:
+        """The pooled variance within, by feature, times a number; what it is worth; what the mean is worth."""
+        d = self.n_features
+        mean, within = pooled(stats.mass, stats.mean, np.diagonal(stats.scatter, axis1=1, axis2=2))
+
+        def build(multiplier: float, dof: float, strength: float) -> Any:
+            total = d + 1.0 + dof
+            return type(self)(mean, strength, total, np.diag(total * multiplier * within))
+
+        multiplier = geometric_mean(np.diag(self.scale_matrix) / self.dof / within)
+        lists = (MULTIPLIERS, dofs(n_components), STRENGTHS)
+        return choice_near(build, lists, multiplier, self.dof - d - 1.0, self.mean_strength)
+
+    def learned_covariance(self, mass: Array, weight: Array, mean: Array, scatter: Array) -> CovariancePrior:
+        """The covariance prior of components with `mass` (K,) points of `weight` (K,) in all, `mean` (K, D) and
+        `scatter` (K, D, D) by weight."""
+        some, d = mass > 0.0, self.n_features
+        mass, weight = mass[some], weight[some]
+        lever = self.mean_strength * weight / (self.mean_strength + weight)
+        moment = scatter[some] + linalg.outer(np.sqrt(lever)[:, None] * (mean[some] - self.mean))
+
+        def evidence(scale: Array, dof: float) -> float:
+            before = linalg.log_determinant(linalg.cholesky(scale[None]))[0]
+            after = linalg.log_determinant(linalg.cholesky(scale + moment))
+            gammas = linalg.multivariate_gammaln(0.5 * (dof + mass), d)
+            gammas = gammas - linalg.multivariate_gammaln(np.array([0.5 * dof]), d)
+            return float((gammas + 0.5 * dof * before - 0.5 * (dof + mass) * after).sum())
+
+        def expectation(scale: Array, dof: float) -> Array:
+            whitening = linalg.inverse_lower(linalg.cholesky(scale + moment))
+            precision = np.matmul(whitening.transpose(0, 2, 1), whitening)
+            total = np.einsum("k,kab->ab", (dof + mass) / len(mass), precision)
+            inverse = linalg.inverse_lower(linalg.cholesky(total[None]))[0]
+            return np.asarray(inverse.T @ inverse)
+
+        return maximised(self.scale_matrix, self.dof, d + 1.0, len(mass), evidence, expectation)
+
+    def with_learned_covariance(self, stats: GaussianStats) -> "NormalInverseWishart":
+        """The prior whose scale matrix and degrees of freedom suit the components best (`covariance_prior`)."""
+        found = self.learned_covariance(stats.mass, stats.mass, stats.mean, stats.scatter)
+        return type(self)(self.mean, self.mean_strength, found.dof, found.scale)
+
+    def with_mean_strength(self, strength: float) -> "NormalInverseWishart":
+        """The same prior, whose mean is worth `strength` points."""
+        return type(self)(self.mean, strength, self.dof, self.scale_matrix)
+
+    def expected_covariance(self) -> Array:
+        """The scale matrix (D, D)."""
+        return self.scale_matrix
+
+    def log_caps(self, stats: GaussianStats, x: Points, further: Array) -> Array:
+        """The peak of the Student t with the block's own scale, and mean_strength and dof raised by the further points.
+
+        The scale only grows with further points, and the peak falls with it.
+        """
+        d, params = self.n_features, self.posterior(stats)
+        log_det = linalg.log_determinant(linalg.cholesky(params.scale))
+        strength, dof = params.mean_strength + further[:, None], params.dof + further[:, None]
+        shape = linalg.log_gamma_ratio((dof - d + 1.0) / 2.0, d / 2.0)
+        return np.asarray(shape - 0.5 * d * (np.log1p(1.0 / strength) + _LOG_PI) - 0.5 * log_det)
+
+    # Points with holes
+
+    def marginal_log_predictive(self, params: GaussianParams, x: Array) -> Array:
+        """The Student t of the observed features, with the same dof - D + 1 degrees of freedom. Exact."""
+        out = np.empty((len(x), params.dof.size))
+        dof = params.dof - self.n_features + 1
+        shrink = params.mean_strength / (params.mean_strength + 1.0)
+        for rows, observed in patterns(x):
+            seen = np.flatnonzero(observed)
+            p = seen.size
+            factors = linalg.cholesky(params.scale[:, seen[:, None], seen])
+            constant = linalg.log_gamma_ratio(dof / 2, p / 2) + 0.5 * p * np.log(shrink / np.pi)
+            constant -= 0.5 * linalg.log_determinant(factors)
+            distance = whitened_quadratic(x[rows][:, seen], params.mean[:, seen], linalg.inverse_lower(factors))
+            out[rows] = constant - 0.5 * (dof + p) * np.log1p(shrink * distance)
+        return out
+
+    def _mean_covariance(self, params: GaussianParams) -> Array:
+        """E[S] (K, D, D); for a dof of at most D + 2, where it is large or infinite, the scale itself."""
+        covariance: Array = params.scale / np.maximum(params.dof - self.n_features - 1, 1.0)[:, None, None]
+        return covariance
+
+    def expected_stats(self, params: GaussianParams, x: Array, resp: Array) -> GaussianStats:
+        """Holes are filled by their conditional means, and add their conditional covariance to the scatter."""
+        filled, spread = conditional(params.mean, self._mean_covariance(params), x)
+        return GaussianStats(resp.copy(), filled, resp[:, None, None] * spread)
+
+    def drawn_missing(self, params: GaussianParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with its holes drawn from the conditional normal."""
+        filled, spread = conditional(params.mean, self._mean_covariance(params), x)
+        return normal_draw(filled[0], spread[0], rng)
 
     # Predictive cache and kernels of streams
 
-    cache_kind: ClassVar[type[Any]] = GaussianCache
-    serves_products: ClassVar[bool] = True
-    cache_of = predictive_cache.cache_of
-    cache_scales = predictive_cache.cache_scales
-    kernel_constants = predictive_cache.kernel_constants
-    renewal = predictive_cache.renewal
-    deferred_rows = predictive_cache.deferred_rows
-    join_ceiling = predictive_cache.join_ceiling
-    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+    def _empty_cache(self) -> GaussianCache:
+        """The cache of one component without points under a diagonal scale matrix, to the bit, without a factorisation:
+        a search for a prior tries hundreds of such."""
+        d, deviation = self.n_features, np.sqrt(self.scale_matrix.diagonal())
+        root = np.zeros((1, d, d))
+        root.reshape(-1)[:: d + 1] = 1.0 / deviation
+        strength, log_det = np.array([self.mean_strength]), np.array([2.0 * np.log(deviation).sum()])
+        log_shrink = -np.log1p(1.0 / strength)
+        log_norm = _gamma_ratio(self.dof, d) + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
+        return GaussianCache(self.mean[None].copy(), strength, np.array([self.dof]), root, log_det, log_norm)
+
+    def cache_of(self, stats: GaussianStats) -> GaussianCache:
+        """The cache of statistics, row by row: a Cholesky factor and its inverse a component."""
+        if len(stats.mass) == 1 and not stats.mass[0] and _is_diagonal(self.scale_matrix):
+            return self._empty_cache()
+        d = self.n_features
+        params = self.posterior(stats)
+        factors = linalg.cholesky(params.scale)
+        log_det = linalg.log_determinant(factors)
+        log_shrink = -np.log1p(1.0 / params.mean_strength)
+        gammas = linalg.log_gamma_ratio((params.dof - d + 1) / 2, d / 2)
+        log_norm = gammas + 0.5 * (d * (log_shrink - _LOG_PI) - log_det)
+        return GaussianCache(
+            params.mean, params.mean_strength, params.dof, linalg.inverse_lower(factors), log_det, log_norm
+        )
+
+    def cache_scales(self, cache: GaussianCache) -> CacheScales:
+        """The least deviation from the largest element of the inverse factor, which has to be triangular."""
+        largest = np.abs(cache.root).reshape(len(cache.root), -1).max(axis=1)
+        upright = (np.triu(cache.root, 1) == 0).all() & (np.diagonal(cache.root, axis1=1, axis2=2) > 0)
+        return CacheScales(1.0 / (largest * np.sqrt(cache.dof)), 1.0, upright)
+
+    def kernel_constants(self) -> GaussianConstants:
+        """The prior's own numbers."""
+        matrix = self.scale_matrix
+        return GaussianConstants(matrix.copy(), self.mean.copy(), self.mean_strength, _is_diagonal(matrix))
+
+    def renewal(self, stats: GaussianStats, cache: GaussianCache, n: int) -> Call | None:
+        """The kernel that makes the first n rows of `cache` again, up to `FEW_FEATURES` features."""
+        if self.n_features > FEW_FEATURES:
+            return None
+        given = (self.mean, self.mean_strength, self.dof, self.scale_matrix)
+        return renew_gaussian, (stats, *given, cache, n)
+
+    def deferred_rows(self, capacity: int) -> int:
+        """Rows, of `capacity`, whose outer products wait: all or none."""
+        return capacity if self.n_features >= LEAST_DEFERRED else 0
+
+    def join_ceiling(self, *given: Any) -> Call:
+        """The kernel that bounds the gain of any join from above."""
+        from shoal.families.located.join_ceiling_kernel import gaussian_ceiling
+
+        return gaussian_ceiling, (*given, self.mean, self.mean_strength, self.dof, self.scale_matrix)
+
+    def join_ceiling_is_quick(self, n_pairs: int, n_components: int) -> bool:
+        """Whether the kernel takes less time than NumPy for its candidates: it factors matrices."""
+        d = self.n_features
+        return n_pairs * d * d <= MOST_PRODUCTS and n_components * d**3 <= MOST_FACTORS
 
     @property
     def prior_points(self) -> float:
         """Points that the prior's log gammas count for."""
         return self.dof
+
+
+@lru_cache(maxsize=256)
+def _gamma_ratio(dof: float, d: int) -> Array:
+    return read_only(linalg.log_gamma_ratio(np.array([(dof - d + 1) / 2]), d / 2))
+
+
+def _is_diagonal(matrix: Array) -> bool:
+    return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))

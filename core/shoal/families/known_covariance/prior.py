@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.families.base import RowsT
+from shoal.families.base import RowsT, contiguous, take
+from shoal.families.capabilities import QuadraticForm, SplitPrior
+from shoal.families.holes import conditional, normal_draw, patterns
 from shoal.families.hyperparameters import Hyperparameters, as_covariance, as_mean, as_positive, as_real
-from shoal.families.known_covariance import capabilities, holes, predictive_cache
 from shoal.families.known_covariance.basis import Basis, joint_basis
 from shoal.families.known_covariance.types import (
     KnownCovarianceDraw,
@@ -26,13 +27,23 @@ from shoal.families.known_covariance.types import (
     KnownCovariancePredictive,
     KnownCovarianceStats,
     SharedBasisCache,
+    SharedBasisConstants,
     SphericalCache,
 )
 from shoal.families.located import LocatedFamily
+from shoal.families.located.types import WeightedMoments
+from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.portable import Portable
-from shoal.kernels import moments
-from shoal.kernels.distances import diagonal_quadratic
+from shoal.families.predictive_cache import CacheScales, Call
+from shoal.families.prior_choices import FINE_MULTIPLIERS, RIDGE, SMALLEST, STRENGTHS, Choice, choice_near
+from shoal.kernels import linalg, moments
+from shoal.kernels.distances import diagonal_quadratic, whitened_quadratic
 from shoal.points.arrays import Array
+from shoal.points.contamination import absurd_values
+from shoal.points.rows import Points
+
+MOST_DIFFERENCES = 1 << 23
+"""Features of all pairs up to which the kernel for joins is quicker than NumPy."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -52,6 +63,7 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
     }
     name: ClassVar[str] = "known_covariance"
     description: ClassVar[str] = "Gaussians whose covariance is known"
+    prior_points: ClassVar[float] = 0.0
     mean: Array
     prior_covariance: Array
     covariance: Array
@@ -271,30 +283,184 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    statistics_of_moments = capabilities.statistics_of_moments
-    scatter_in_layout = capabilities.scatter_in_layout
-    quadratic_form = capabilities.quadratic_form
-    stats_of_moments = capabilities.stats_of_moments
-    fast_log_marginal = capabilities.fast_log_marginal
-    split_prior = capabilities.split_prior
-    log_left_out = capabilities.log_left_out
-    prior_choices = capabilities.prior_choices
-    restated = capabilities.restated
-    expected_covariance = capabilities.expected_covariance
-    log_caps = capabilities.log_caps
-    marginal_log_predictive = holes.marginal_log_predictive
-    expected_stats = holes.expected_stats
-    drawn_missing = holes.drawn_missing
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """t(y) = (B y, 1), y = x - origin, B the basis."""
+        y = x - origin.point
+        points = self.empty_stats(len(x))._replace(mass=np.ones(len(x)), mean=y)
+        return Statistics(np.hstack([self.to_basis(y), np.ones_like(y)]), self.log_carrier(points))
+
+    def statistics_of_moments(self, location: Array, spread: Array, origin: Origin) -> Statistics:
+        """Means of t(x) and log h(x) over groups of points, from their moments."""
+        y = location - origin.point
+        groups = self.empty_stats(len(y))._replace(mass=np.ones(len(y)), mean=y, scatter=self.scatter_in_layout(spread))
+        return Statistics(np.hstack([self.to_basis(y), np.ones_like(y)]), self.log_carrier(groups))
+
+    def scatter_in_layout(self, scatter: Array) -> Array:
+        """tr(covariance^-1 scatter) (K,); the diagonals (K, D) suffice for a spherical covariance."""
+        if scatter.ndim == 2:
+            return np.asarray(scatter.sum(axis=1) / float(self.covariance))
+        basis = self.basis
+        traces: Array = np.einsum("kde,de->k", scatter, basis.T @ basis)
+        return traces
+
+    def quadratic_form(self, params: KnownCovarianceParams) -> QuadraticForm | None:
+        """Expected log densities as quadratic forms; None unless spherical."""
+        if not self.spherical:
+            return None
+        constant = self.log_det_basis - 0.5 * self.n_features * LOG_2PI - 0.5 * (1.0 / params.precision).sum(axis=1)
+        root = np.full(params.mean.shape, np.sqrt(1.0 / float(self.covariance)))
+        return QuadraticForm(constant, params.mean, root, 1.0 / root)
+
+    def stats_of_moments(
+        self, sums: WeightedMoments, most: float, past: KnownCovarianceStats
+    ) -> KnownCovarianceStats | None:
+        """Statistics of moments about centres, joined with those of the past; spherical."""
+        from shoal.families.located.m_step_kernel import spherical_stats
+
+        stats = self.empty_stats(len(past.mass))
+        done = spherical_stats(sums, most, float(self.covariance), contiguous(past), stats)
+        return stats if done else None
+
+    def fast_log_marginal(self, stats: KnownCovarianceStats) -> Array | None:
+        """log m(S_k) by a kernel; None unless spherical."""
+        if not self.spherical:
+            return None
+        from shoal.families.located.evidence_kernel import known_evidence
+
+        out = np.empty(len(stats.mass))
+        given = (self.mean, float(self.prior_precision[0]), float(self.covariance))
+        known_evidence(*contiguous(stats), *given, out)
+        return out
+
+    def split_prior(self) -> SplitPrior | None:
+        """The prior of the mean, in units of the variance; None unless spherical."""
+        if not self.spherical:
+            return None
+        variance = float(self.covariance)
+        scale = np.full(self.n_features, variance)
+        return SplitPrior(self.mean, variance / float(self.prior_covariance), 0.0, scale)
+
+    def log_left_out(self, component: KnownCovarianceStats, x: Array, share: Array) -> Array:
+        """Scores of a component's own points without them.
+
+        In the basis a coordinate is p / (p - u) times as far from the mean that is left as from the whole one.
+        """
+        params = self.posterior(component)
+        whole = params.precision
+        precision = whole - share[:, None]
+        away = self.to_basis(x - params.mean) * (whole / precision)
+        constant = -0.5 * self.n_features * LOG_2PI + self.log_det_basis - 0.5 * np.log1p(1.0 / precision).sum(axis=1)
+        return np.asarray(constant - 0.5 * (np.square(away) * (precision / (precision + 1.0))).sum(axis=1))
+
+    def prior_choices(self, stats: KnownCovarianceStats, n_components: int) -> Choice | None:
+        """The pooled variance within times a number near one, and what the mean is worth; None unless spherical."""
+        if not self.spherical:
+            return None
+        near = ~absurd_values(stats.mean, stats.mass).any(axis=1)
+        mass, means, scatter = (stats.mass, stats.mean, stats.scatter) if near.all() else take(stats, near)
+        total = float(mass.sum())
+        mean = mass @ means / total
+        between = float((mass @ np.square(means - mean)).mean()) / total
+        within = float(self.covariance) * float(scatter.sum()) / (total * self.n_features)
+        within += RIDGE * (within + between) + SMALLEST
+
+        def build(multiplier: float, strength: float) -> Any:
+            variance = multiplier * within
+            return type(self)(mean, variance / strength, variance)
+
+        strength = float(self.covariance) / float(self.prior_covariance)
+        return choice_near(build, (FINE_MULTIPLIERS, STRENGTHS), float(self.covariance) / within, strength)
+
+    def restated(self, stats: KnownCovarianceStats, before: "KnownCovariance") -> KnownCovarianceStats:
+        """Statistics with scatters in units of this covariance, which differs from the one before by a factor."""
+        if self.covariance.shape != before.covariance.shape:
+            raise ValueError("one covariance is spherical and the other is not; scatters cannot be restated")
+        factor = float(np.trace(np.atleast_2d(before.covariance)) / np.trace(np.atleast_2d(self.covariance)))
+        return stats if factor == 1.0 else stats._replace(scatter=stats.scatter * factor)
+
+    def expected_covariance(self) -> Array:
+        """The covariance: a number or (D, D)."""
+        return self.covariance
+
+    def log_caps(self, stats: KnownCovarianceStats, x: Points, further: Array) -> Array:
+        """The peak of the normal with the precision raised by the further points."""
+        precision = self.posterior(stats).precision + further[:, None, None]
+        spread = np.log1p(1.0 / precision).sum(axis=2)
+        return np.asarray(self.log_det_basis - 0.5 * (self.n_features * LOG_2PI + spread))
+
+    # Points with holes
+
+    def marginal_log_predictive(self, params: KnownCovarianceParams, x: Array) -> Array:
+        """The normal of the observed features. Exact."""
+        out = np.empty((len(x), len(params.mean)))
+        covariance = self.predictive_covariance(params)
+        for rows, observed in patterns(x):
+            seen = np.flatnonzero(observed)
+            factors = linalg.cholesky(covariance[:, seen[:, None], seen])
+            constant = -0.5 * seen.size * LOG_2PI - 0.5 * linalg.log_determinant(factors)
+            distance = whitened_quadratic(x[rows][:, seen], params.mean[:, seen], linalg.inverse_lower(factors))
+            out[rows] = constant - 0.5 * distance
+        return out
+
+    def _filled(self, params: KnownCovarianceParams, x: Array) -> tuple[Array, Array]:
+        axes = self.from_basis(np.eye(self.n_features))
+        covariance = np.broadcast_to(axes.T @ axes, (len(params.mean), self.n_features, self.n_features))
+        return conditional(params.mean, covariance, x)
+
+    def expected_stats(self, params: KnownCovarianceParams, x: Array, resp: Array) -> KnownCovarianceStats:
+        """Holes are filled by their conditional means. Their conditional covariance C adds tr(S^-1 C) to the scatter,
+        which is the number of holes."""
+        filled, _ = self._filled(params, x)
+        return KnownCovarianceStats(resp.copy(), filled, resp * float(np.isnan(x).sum()))
+
+    def drawn_missing(self, params: KnownCovarianceParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with its holes drawn from the conditional normal."""
+        filled, spread = self._filled(params, x)
+        return normal_draw(filled[0], spread[0], rng)
 
     # Predictive cache and kernels of streams
 
-    cache_of = predictive_cache.cache_of
-    cache_scales = predictive_cache.cache_scales
-    kernel_constants = predictive_cache.kernel_constants
-    join_ceiling = predictive_cache.join_ceiling
-    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
-    prior_points: ClassVar[float] = 0.0
+    def _spherical(self, stats: KnownCovarianceStats) -> SphericalCache:
+        params = self.posterior(stats)
+        precision = params.precision[:, 0]
+        variance = float(self.covariance)
+        half_precision = 0.5 * precision / (variance * (precision + 1.0))
+        log_norm = -0.5 * self.n_features * (LOG_2PI + np.log(variance) + np.log1p(1.0 / precision))
+        return SphericalCache(params.mean, precision, half_precision, log_norm)
+
+    def _shared_basis(self, stats: KnownCovarianceStats) -> SharedBasisCache:
+        params = self.posterior(stats)
+        mean = self.to_basis(params.mean - self.mean)
+        half_precision = 0.5 * params.precision / (params.precision + 1.0)
+        log_norm = self.log_det_basis - 0.5 * (LOG_2PI + np.log1p(1.0 / params.precision)).sum(axis=1)
+        return SharedBasisCache(mean, params.precision, half_precision, log_norm)
+
+    def cache_of(self, stats: KnownCovarianceStats) -> SphericalCache | SharedBasisCache:
+        """The cache of statistics, row by row."""
+        return self._spherical(stats) if self.spherical else self._shared_basis(stats)
+
+    def cache_scales(self, cache: SphericalCache | SharedBasisCache) -> CacheScales:
+        """The deviation from the precision; scatters are in units of the covariance."""
+        resolution = 1.0 / np.sqrt(2.0 * cache.half_precision.reshape(len(cache.mean), -1).max(axis=1))
+        return CacheScales(resolution, resolution, cache.half_precision > 0)
+
+    def kernel_constants(self) -> Array | SharedBasisConstants:
+        """Spherical: the variance (1, 1)."""
+        if self.spherical:
+            return np.full((1, 1), float(self.covariance))
+        return SharedBasisConstants(np.array(self.basis), self.mean[None].copy(), self.log_det_basis)
+
+    def join_ceiling(self, *given: Any) -> Call | None:
+        """The kernel that bounds the gain of any join from above; None unless spherical."""
+        if not self.spherical:
+            return None
+        from shoal.families.located.join_ceiling_kernel import spherical_ceiling
+
+        return spherical_ceiling, (*given, self.mean, float(self.prior_precision[0]), float(self.covariance))
+
+    def join_ceiling_is_quick(self, n_pairs: int, n_components: int) -> bool:
+        """Whether the kernel takes less time than NumPy for its candidates."""
+        return n_pairs * self.n_features <= MOST_DIFFERENCES
 
     @property
     def cache_kind(self) -> type[Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shoal.families.gaussian.kernel import add_outer, clear_moments, move_mean, squared_distance
 from shoal.families.steps_kernel import absorb, clear_row, implements, score_all
-from shoal.families.student.capabilities import POINT_ROUNDS
+from shoal.families.student.precision import POINT_ROUNDS
 from shoal.families.student.types import StudentCache
 from shoal.kernels.cholesky_update import update_root, whiten
 from shoal.kernels.math import SATURATION, lgamma_step, log_one_plus, log_positive

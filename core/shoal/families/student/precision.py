@@ -12,6 +12,9 @@ from scipy.special import gammaln, psi
 
 from shoal.points.arrays import Array
 
+POINT_ROUNDS = 6
+"""Rounds between the q(u) of a point and the component that includes it."""
+
 LEAST_DEGREES, MOST_DEGREES = 2.01, 1e4
 """Range of degrees of freedom that are learned. At the upper end a Student t is a Gaussian to four digits."""
 

@@ -16,11 +16,11 @@ known parameters and of nu.
 """
 
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import gammaln, psi
 
 from shoal.families.base import RowsT, take
 from shoal.families.gaussian import (
@@ -32,13 +32,18 @@ from shoal.families.gaussian import (
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive
 from shoal.families.located import LocatedFamily
+from shoal.families.natural_statistics import Origin
 from shoal.families.portable import Portable
-from shoal.families.student import capabilities, predictive_cache
-from shoal.families.student.precision import factor_given, log_prior
-from shoal.families.student.types import StudentCache, StudentDraw, StudentPredictive, StudentStats
+from shoal.families.predictive_cache import CacheScales
+from shoal.families.prior_choices import Choice
+from shoal.families.student.precision import POINT_ROUNDS, best_degrees, factor_given, log_prior
+from shoal.families.student.types import StudentCache, StudentConstants, StudentDraw, StudentPredictive, StudentStats
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import row_blocks, whitened_quadratic
 from shoal.points.arrays import Array
+
+_LEAST_REST = 1e-12
+"""Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
 
 _LOG_2PI, _LOG_PI = float(np.log(2 * np.pi)), float(np.log(np.pi))
 
@@ -54,6 +59,7 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
     FIELDS: ClassVar[dict[str, str]] = {**NormalInverseWishart.FIELDS, "degrees": "degrees"}
     name: ClassVar[str] = "student"
     description: ClassVar[str] = "Student t distributions with full scale matrices"
+    cache_kind: ClassVar[type[Any]] = StudentCache
     has_scatter: ClassVar[bool] = False
     mean: Array
     mean_strength: float
@@ -267,20 +273,106 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    suffstats_given = capabilities.suffstats_given
-    natural_rows_given = capabilities.natural_rows_given
-    absorbed = capabilities.absorbed
-    log_left_out = capabilities.log_left_out
-    prior_choices = capabilities.prior_choices
-    with_learned_covariance = capabilities.with_learned_covariance
-    with_mean_strength = capabilities.with_mean_strength
+    def suffstats_given(self, params: GaussianParams, x: Array, resp: Array) -> StudentStats:
+        """Statistics of points x (N, D) under resp (N, K), with the best q(u) given the components' posteriors."""
+        factor = factor_given(self.degrees, self.n_features, self.expected_square(params, x))
+        return self.weighted_stats(x, resp, factor.mean, factor.log_mean, factor.entropy)
+
+    def natural_rows_given(self, params: GaussianParams, x: Array, origin: Origin) -> Array:
+        """(N, P) t(x) of points x (N, D), with the best q(u) given one component's posterior."""
+        factor = factor_given(self.degrees, self.n_features, self.expected_square(params, x))
+        rows = self.inner.natural_statistics(x, origin).rows
+        own = rows[:, self.n_features + 1].copy()  # of dof, which counts points whole
+        rows *= factor.mean
+        rows[:, self.n_features + 1] = own
+        return np.asarray(rows)
+
+    def _expected_square_with(self, params: GaussianParams, square: Array, resp: Array) -> Array:
+        """Expected squared distances (N, K) of points from components that include them.
+
+        `square` (N, K) are the distances in the metric of the scale matrices without them.
+        """
+        nu, d = self.degrees, self.n_features
+        strength, dof = params.mean_strength, params.dof + resp
+        factor = np.ones_like(resp)
+        expected = np.empty_like(resp)
+        for _ in range(POINT_ROUNDS):
+            weight = resp * factor
+            left = strength / (strength + weight)
+            expected = dof * left**2 * square / (1.0 + left * weight * square) + d / (strength + weight)
+            factor = (nu + d) / (nu + expected)
+        return expected
+
+    def absorbed(self, stats: StudentStats, x: Array, resp: Array) -> StudentStats:
+        """Statistics with one point x (1, D) added under resp (1, K), its q(u) fitted together with the component.
+
+        The posterior with the point is a rank-one update, so each round between the two is a formula of the squared
+        distance alone. The first round counts the point whole: a point that founds a component is not an outlier.
+        """
+        params = self.posterior(stats)
+        whitening = linalg.inverse_lower(linalg.cholesky(params.scale))
+        square = whitened_quadratic(x, params.mean, whitening)
+        expected = self._expected_square_with(params, square, resp)
+        factor = factor_given(self.degrees, self.n_features, expected)
+        return self.add(stats, self.weighted_stats(x, resp, factor.mean, factor.log_mean, factor.entropy))
+
+    def log_left_out(self, component: StudentStats, x: Array, share: Array) -> Array:
+        """Scores (M,) of a component's own points x (M, D), which it includes with weights `share` (M,), without them.
+
+        Each point is taken out with its q(u) given the component, as in `gaussian`.
+        """
+        params = self.posterior(component)
+        factors = linalg.cholesky(params.scale)
+        square = whitened_quadratic(x, params.mean, linalg.inverse_lower(factors))[:, 0]
+        expected = params.dof[0] * square + self.n_features / params.mean_strength[0]
+        weight = share * factor_given(self.degrees, self.n_features, expected).mean
+        strength, dof = params.mean_strength[0] - weight, params.dof[0] - share
+        away = params.mean_strength[0] / strength
+        rest = np.maximum(1.0 - away * weight * square, _LEAST_REST)
+        log_det = linalg.log_determinant(factors)[0] + np.log(rest)
+        power, width, log_norm = self.density_terms(strength, dof, log_det)
+        return np.asarray(log_norm - power * np.log1p(width * away**2 * square / rest))
+
+    def prior_choices(self, stats: StudentStats, n_components: int) -> Choice:
+        """The choices of a Gaussian of the weighted points, under the degrees of freedom that suit the q(u) best."""
+        inner = self.inner.prior_choices(stats, n_components)  # type: ignore[arg-type]
+        degrees = best_degrees(float(stats.mass.sum()), float(stats.weight.sum()), float(stats.log_weight.sum()))
+
+        def build(*chosen: float) -> Any:
+            return self.with_inner(cast(NormalInverseWishart, inner.build(*chosen)), degrees)
+
+        return inner._replace(build=build)
+
+    def with_learned_covariance(self, stats: StudentStats) -> "MultivariateStudent":
+        """The prior whose scale matrix and degrees of freedom suit the weighted points of the components best."""
+        found = self.inner.learned_covariance(stats.mass, stats.weight, stats.mean, stats.scatter)
+        return type(self)(self.mean, self.mean_strength, found.dof, found.scale, self.degrees)
+
+    def with_mean_strength(self, strength: float) -> "MultivariateStudent":
+        """The same prior, whose mean is worth `strength` points."""
+        return type(self)(self.mean, strength, self.dof, self.scale_matrix, self.degrees)
 
     # Predictive cache and kernels of streams
 
-    cache_kind: ClassVar[type[Any]] = StudentCache
-    cache_of = predictive_cache.cache_of
-    cache_scales = predictive_cache.cache_scales
-    kernel_constants = predictive_cache.kernel_constants
+    def cache_of(self, stats: StudentStats) -> StudentCache:
+        """The cache of statistics, row by row: a Cholesky factor and its inverse a component."""
+        params = self.posterior(stats)
+        factors = linalg.cholesky(params.scale)
+        log_det = linalg.log_determinant(factors)
+        power, width, log_norm = self.density_terms(params.mean_strength, params.dof, log_det)
+        root = linalg.inverse_lower(factors)
+        return StudentCache(params.mean, params.mean_strength, params.dof, root, log_det, width, power, log_norm)
+
+    def cache_scales(self, cache: StudentCache) -> CacheScales:
+        """The least deviation from the largest element of the inverse factor, which has to be triangular."""
+        largest = np.abs(cache.root).reshape(len(cache.root), -1).max(axis=1)
+        upright = (np.triu(cache.root, 1) == 0).all() & (np.diagonal(cache.root, axis1=1, axis2=2) > 0)
+        return CacheScales(1.0 / (largest * np.sqrt(cache.dof)), 1.0, upright)
+
+    def kernel_constants(self) -> StudentConstants:
+        """The prior's own numbers, and those of q(u) that are the same for every point."""
+        shape = 0.5 * (self.degrees + self.n_features)
+        return StudentConstants(self.inner.kernel_constants(), self.degrees, float(psi(shape)), float(gammaln(shape)))
 
 
 def weighted(stats: StudentStats) -> GaussianStats:

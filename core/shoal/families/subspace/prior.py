@@ -13,14 +13,16 @@ The natural parameters are those of `gaussian` over the coordinates.
 """
 
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.errors import SettingError
 from shoal.families.base import RowsT
+from shoal.families.capabilities import QuadraticForm, SplitPrior
 from shoal.families.gaussian import (
+    GaussianCache,
     GaussianDraw,
     GaussianParams,
     GaussianPredictive,
@@ -29,9 +31,13 @@ from shoal.families.gaussian import (
     WithInnerGaussian,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive, as_real
-from shoal.families.subspace import candidates, capabilities, predictive_cache, refit
-from shoal.families.subspace.projection import projected, row_width
-from shoal.families.subspace.types import SubspaceCache, SubspaceStats
+from shoal.families.located.types import WeightedMoments
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.predictive_cache import CacheScales, Call, as_kernels_read
+from shoal.families.prior_choices import SMALLEST, Choice
+from shoal.families.subspace import candidates, refit
+from shoal.families.subspace.projection import project_into, projected, row_width
+from shoal.families.subspace.types import ProjectedRows, SubspaceCache, SubspaceStats
 from shoal.points.arrays import Array, BoolArray
 from shoal.points.domains import Domain
 
@@ -66,6 +72,7 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
     }
     name: ClassVar[str] = "subspace"
     description: ClassVar[str] = "Gaussians in a subspace of few directions, with noise outside it"
+    cache_kind: ClassVar[type[Any]] = SubspaceCache
     domain: ClassVar[Domain] = Domain("real", "any finite numbers")
     stats_are_sums: ClassVar[bool] = True
     center: Array
@@ -287,29 +294,125 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    quadratic_form = capabilities.quadratic_form
-    stats_of_moments = capabilities.stats_of_moments
-    fast_log_marginal = capabilities.fast_log_marginal
-    split_prior = capabilities.split_prior
-    split_rows = capabilities.split_rows
-    log_left_out = capabilities.log_left_out
-    prior_choices = capabilities.prior_choices
-    log_caps = capabilities.log_caps
-    refitted = refit.refitted
-    restated = refit.restated
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """Those of the coordinates; the noise outside is part of the carrier."""
+        y, square = self.seen(x)
+        rows, log_carrier = self.inner.natural_statistics(y, Origin(origin.point[: self.rank], True))
+        return Statistics(rows, log_carrier + self.log_outside(square))
+
+    def quadratic_form(self, params: GaussianParams) -> QuadraticForm:
+        """Quadratic forms of working rows: the distance is a last coordinate about zero, of the noise's deviation."""
+        form, r = self.inner.quadratic_form(params), self.rank
+        width = row_width(self.n_features, r)
+        centre = np.zeros((len(form.constant), width))
+        centre[:, :r] = form.centre
+        root, inverse = (np.zeros((len(form.constant), width, width)) for _ in range(2))
+        root[:, :r, :r], inverse[:, :r, :r] = form.root, form.inverse
+        deviation = np.sqrt(self.noise_variance)
+        beyond = np.arange(r, width)
+        root[:, beyond, beyond], inverse[:, beyond, beyond] = 1.0 / deviation, deviation
+        return QuadraticForm(form.constant + self.log_outside(np.zeros(1)), centre, root, inverse)
+
+    def stats_of_moments(self, sums: WeightedMoments, most: float, past: SubspaceStats) -> SubspaceStats | None:
+        """Statistics of moments of working rows about centres, joined with those of the past."""
+        r = self.rank
+        own = WeightedMoments(
+            np.ascontiguousarray(sums.centre[:, :r]),
+            sums.mass,
+            np.ascontiguousarray(sums.first[:, :r]),
+            np.ascontiguousarray(sums.second[:, :r, :r]),
+        )
+        stats = self.inner.stats_of_moments(own, most, GaussianStats(past.mass, past.mean, past.scatter))
+        if stats is None:
+            return None
+        return SubspaceStats(*stats, sums.second[:, r, r] + past.outside)
+
+    def fast_log_marginal(self, stats: SubspaceStats) -> Array | None:
+        """log m(S_k) by the kernel of `gaussian`, up to its number of features."""
+        value = self.inner.fast_log_marginal(GaussianStats(stats.mass, stats.mean, stats.scatter))
+        return None if value is None else value + self.log_outside(stats.outside, stats.mass)
+
+    def split_prior(self) -> SplitPrior | None:
+        """The prior of the coordinates."""
+        return self.inner.split_prior()
+
+    def split_rows(self, x: Array) -> Array:
+        """The coordinates: the noise outside says nothing of how to divide a component."""
+        return self.seen(x)[0]
+
+    def log_left_out(self, component: SubspaceStats, x: Array, share: Array) -> Array:
+        """Scores of a component's own points without them."""
+        y, square = self.seen(x)
+        own = GaussianStats(component.mass, component.mean, component.scatter)
+        return self.inner.log_left_out(own, y, share) + self.log_outside(square)
+
+    def prior_choices(self, stats: SubspaceStats, n_components: int) -> Choice:
+        """The choices of a Gaussian over the coordinates, with the noise that the points have outside the subspace."""
+        choice = self.inner.prior_choices(GaussianStats(stats.mass, stats.mean, stats.scatter), n_components)
+        noise, n_outside = self.noise_variance, self.n_features - self.rank
+        if n_outside:
+            noise = max(float(stats.outside.sum()) / (float(stats.mass.sum()) * n_outside), SMALLEST)
+
+        def build(*chosen: float) -> Any:
+            return self.with_inner(cast("NormalInverseWishart", choice.build(*chosen)), noise)
+
+        return choice._replace(build=build)
+
+    def log_caps(self, stats: SubspaceStats, x: Array, further: Array) -> Array:
+        """The cap of the coordinates' density, and the noise's density."""
+        y, square = self.seen(x)
+        own = GaussianStats(stats.mass, stats.mean, stats.scatter)
+        return np.asarray(self.inner.log_caps(own, y, further) + self.log_outside(square)[:, None])
+
+    def refitted(self, x: Array, weights: Array, past: SubspaceStats) -> "SubspaceGaussian":
+        """The family over the principal directions of points x (N, D) with weights (N,) and of the past; itself where
+        these would take in little more."""
+        return refit.refitted(self, x, weights, past)
+
+    def restated(self, stats: SubspaceStats, before: "SubspaceGaussian") -> SubspaceStats:
+        """Statistics of the subspace of `before`, as seen from this one."""
+        return refit.restated(self, stats, before)
 
     # Predictive cache and kernels of streams
 
-    cache_kind: ClassVar[type[Any]] = SubspaceCache
-    cache_of = predictive_cache.cache_of
-    cache_scales = predictive_cache.cache_scales
-    kernel_constants = predictive_cache.kernel_constants
-    kernel_rows = predictive_cache.kernel_rows
-    renewal = predictive_cache.renewal
-    deferred_rows = predictive_cache.deferred_rows
-    join_ceiling = predictive_cache.join_ceiling
-    join_ceiling_is_quick = predictive_cache.join_ceiling_is_quick
+    def cache_of(self, stats: SubspaceStats) -> SubspaceCache:
+        """The cache of statistics, row by row."""
+        return SubspaceCache(*self.inner.cache_of(GaussianStats(stats.mass, stats.mean, stats.scatter)))
+
+    def cache_scales(self, cache: SubspaceCache) -> CacheScales:
+        """Those of the coordinates."""
+        return self.inner.cache_scales(GaussianCache(*cache))
+
+    def kernel_constants(self) -> Any:
+        """The prior of the coordinates."""
+        return self.inner.kernel_constants()
+
+    def kernel_rows(self, x: Array) -> ProjectedRows:
+        """Points (N, D), or working rows, as kernels read them; each is projected for itself (`project_into`)."""
+        r, n = self.rank, len(x)
+        if x.shape[1] == row_width(self.n_features, r):
+            y, square = self.seen(x)
+        else:
+            y, square = np.empty((n, r)), np.empty(n)
+            project_into(as_kernels_read(x), *map(as_kernels_read, (self.center, self.directions)), y, square)
+        held = map(as_kernels_read, (y, square, self.log_outside(square)))
+        return ProjectedRows(next(held), next(held), next(held), (n, r))
+
+    def renewal(self, stats: SubspaceStats, cache: SubspaceCache, n: int) -> Call | None:
+        """The kernel that makes the first n rows of `cache` anew."""
+        return self.inner.renewal(GaussianStats(stats.mass, stats.mean, stats.scatter), GaussianCache(*cache), n)
+
+    def deferred_rows(self, capacity: int) -> int:
+        """Rows, of `capacity`, whose outer products wait: all or none."""
+        return self.inner.deferred_rows(capacity)
+
+    def join_ceiling(self, stats: SubspaceStats, *given: Any) -> Call:
+        """The kernel that bounds the gain of any join from above, to which the noise adds nothing."""
+        return self.inner.join_ceiling(GaussianStats(stats.mass, stats.mean, stats.scatter), *given)
+
+    def join_ceiling_is_quick(self, n_pairs: int, n_components: int) -> bool:
+        """Whether the kernel takes less time than NumPy does to find candidates."""
+        return self.inner.join_ceiling_is_quick(n_pairs, n_components)
 
     @property
     def prior_points(self) -> float:

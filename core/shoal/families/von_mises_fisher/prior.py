@@ -18,18 +18,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.errors import SettingError
+from shoal.families.base import take
 from shoal.families.counts import AdditiveFamily
 from shoal.families.hyperparameters import Hyperparameters, as_positive, as_real
-from shoal.families.von_mises_fisher import capabilities
+from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.prior_choices import LEAST_MASS, Choice, choice_near
 from shoal.families.von_mises_fisher.bessel import (
+    LOG_2PI,
     log_normaliser,
     log_normaliser_of_square,
     mean_length,
     mean_length_over,
+    order_of,
 )
 from shoal.families.von_mises_fisher.sampling import drawn
 from shoal.families.von_mises_fisher.types import (
     VonMisesFisherCache,
+    VonMisesFisherConstants,
     VonMisesFisherDraw,
     VonMisesFisherParams,
     VonMisesFisherPredictive,
@@ -40,9 +45,18 @@ from shoal.kernels.log_sum_exp import log_sum_exp
 from shoal.points.arrays import Array
 from shoal.points.domains import UNIT, Domain
 
-_STEPS = frozenset({"step_offset", "step_power", "n_points"})
+FIRST_SPREAD = 0.5
+"""Of priors before any component is known."""
+_SPREADS = (0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
+"""Standard deviations of log concentrations that are tried. The least leaves the middle one alone."""
+_STEPS = tuple(2.0 ** (j / 4) for j in range(-8, 9))
+"""Factors that move the middle by whole steps of the grid: the other values stay, and evidence changes smoothly."""
+_PARTS_OF_STEP = tuple(2.0 ** (j / 16) for j in range(-2, 3))
+_STRENGTHS, _STRENGTHS_COARSE = range(9), range(0, 9, 2)
+_MULTIPLIERS = tuple(2.0**j for j in range(-4, 5))
+_LEAST_LENGTH, _MOST_LENGTH = 1e-9, 1.0 - 1e-3
+_EARLIER_FIELDS = frozenset({"step_offset", "step_power", "n_points"})
 """Of priors stored by shoal 0.1.0, which learned directions by stochastic gradient."""
-
 _GRID = np.arange(-12, 13) / 4.0
 """log2 of concentrations over `concentration`. Half a step is 9 % of a concentration."""
 
@@ -73,6 +87,9 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
     }
     name: ClassVar[str] = "von_mises_fisher"
     description: ClassVar[str] = "unit vectors about a direction"
+    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
+    predicts_by_kernel: ClassVar[bool] = True
+    cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
     domain: ClassVar[Domain] = UNIT
     SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     mean: Array
@@ -93,7 +110,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Self:
         """Inverse of `to_arrays`. An earlier prior has no spread, and settings of gradient steps that are left out."""
-        given = {name: value for name, value in arrays.items() if name not in _STEPS}
+        given = {name: value for name, value in arrays.items() if name not in _EARLIER_FIELDS}
         return super().from_arrays({"spread": np.zeros(()), **given})
 
     @classmethod
@@ -104,8 +121,16 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     @classmethod
     def candidate_priors(cls, rows: Array, thorough: bool) -> list[Self]:
-        """See `capabilities.candidates`."""
-        return [cls(*prior) for prior in capabilities.candidates(rows, thorough)]
+        """The concentration goes from that of all `rows` (N, D) as one component, or D / 4 if that is more, to 256
+        times it. Directions spread about the mean as the rows do."""
+        d, mean = rows.shape[1], rows.mean(axis=0)
+        own = float(np.linalg.norm(mean))
+        centre = mean / own if own > _LEAST_LENGTH else np.eye(1, d)[0]
+        whole = _concentration_of(own, d)
+        least = max(whole, 0.25 * d)
+        chosen = _STRENGTHS if thorough else _STRENGTHS_COARSE
+        strength = whole if own > _LEAST_LENGTH else 0.0
+        return [cls(centre, strength, least * 2.0**k, FIRST_SPREAD) for k in chosen]
 
     @property
     def n_features(self) -> int:
@@ -293,7 +318,11 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     # Where components and points lie
 
-    positions = capabilities.positions
+    def positions(self, stats: VonMisesFisherStats) -> Array:
+        """(K, D) directions of the components."""
+        length = np.linalg.norm(stats.total, axis=1, keepdims=True)
+        unit: Array = np.divide(stats.total, length, out=np.zeros_like(stats.total), where=length > 0.0)
+        return unit
 
     @staticmethod
     def coordinates(x: Array) -> Array:
@@ -302,18 +331,52 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
 
     # Abilities that engines ask for
 
-    natural_statistics = capabilities.natural_statistics
-    prior_choices = capabilities.prior_choices
-    log_caps = capabilities.log_caps
-    stats_from_earlier = capabilities.stats_from_earlier
-    earlier_stats_fields: ClassVar[tuple[str, ...]] = ("mass", "estimate", "seen")
+    def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
+        """t(x) = (x, 1)."""
+        return Statistics(np.concatenate([x, np.ones((len(x), 1))], axis=1), np.zeros(len(x)))
+
+    def prior_choices(self, stats: VonMisesFisherStats, n_components: int) -> Choice | None:
+        """The middle concentration of components, its spread, and how far directions are from their mean.
+
+        The last is searched for about the estimate of Banerjee et al. from the directions of components.
+        """
+        units = self.positions(take(stats, stats.mass > LEAST_MASS))
+        mean = units.mean(axis=0) if len(units) else np.zeros(self.n_features)
+        own = float(np.linalg.norm(mean))
+        centre = mean / own if own > _LEAST_LENGTH else self.mean
+        about = _concentration_of(own, self.n_features)
+
+        def build(steps: float, part: float, spread: float, strength: float) -> Any:
+            return type(self)(centre, strength * about, steps * part * self.concentration, spread)
+
+        start = (1.0, 1.0, self.spread, self.mean_concentration / about)
+        return choice_near(build, (_STEPS, _PARTS_OF_STEP, _SPREADS, _MULTIPLIERS), *start)
+
+    def log_caps(self, stats: VonMisesFisherStats, x: Array, further: Array) -> Array:
+        """The largest density at the direction itself: a mixture of densities is at most the largest of them."""
+        grid = self.grid
+        return np.full((len(x), len(stats.mass)), float((grid.log_front + grid.concentration).max()))
+
+    def stats_from_earlier(self, mass: Array, estimate: Array, seen: Array) -> VonMisesFisherStats:
+        """Statistics from the masses (K,) and estimated directions (K, D) of shoal 0.1.0: those of as many points, with
+        the mean that the direction and the concentration expect."""
+        length = float(mean_length(self.n_features, self.concentration))
+        return VonMisesFisherStats(mass, (length * mass)[:, None] * estimate)
 
     # Predictive cache and kernels of streams
 
-    predicts_by_kernel: ClassVar[bool] = True
-    cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
-    cache_of = capabilities.cache_of
-    kernel_constants = capabilities.kernel_constants
+    def cache_of(self, stats: VonMisesFisherStats) -> VonMisesFisherCache:
+        """The predictive cache of statistics, row by row."""
+        params = self.posterior(stats)
+        made, peak = self.predictive(params), self.log_joint(params).argmax(axis=1)
+        return VonMisesFisherCache(made.square, made.along, peak.astype(np.float64), made.log_front)
+
+    def kernel_constants(self) -> VonMisesFisherConstants:
+        """The prior as kernels read it."""
+        d, grid = self.n_features, self.grid
+        order, above = order_of(d)
+        ends = (order, order + above, -0.5 * d * LOG_2PI)
+        return VonMisesFisherConstants(self.mean, self.mean_concentration, self.log_front_of_mean, *grid, *ends)
 
 
 def _square(total: Array) -> Array:
@@ -333,3 +396,10 @@ def _direction(value: ArrayLike) -> Array:
     if not abs(length - 1.0) < 1e-4:
         raise SettingError(f"mean has length {length!r}; give a unit vector")
     return np.asarray(mean if abs(length - 1.0) < 1e-12 else mean / length)
+
+
+def _concentration_of(length: float, n_features: int) -> float:
+    """The concentration whose mean has this length, about (Banerjee et al. 2005, "Clustering on the unit hypersphere
+    using von Mises-Fisher distributions", eq. 4.4)."""
+    r = min(max(length, _LEAST_LENGTH), _MOST_LENGTH)
+    return r * (n_features - r**2) / (1.0 - r**2)
