@@ -1,6 +1,7 @@
 """Parquet and sparse points from files: the same numbers, and faults named by their row or line."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,17 @@ def test_a_row_group_of_parquet_is_not_held_whole(tmp_path: Path) -> None:
         allocated = [(pa.total_allocated_bytes() - before, len(chunk)) for chunk in points]
     assert sum(n for _, n in allocated) == len(x)
     assert 0 < max(n_bytes for n_bytes, _ in allocated) < x.nbytes / 2
+
+
+def test_numbers_of_parquet_are_read_without_pandas(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = parquet(tmp_path / "x.parquet", {"a": X[:, 0].astype("f4"), "b": np.arange(2500)})
+    code = (
+        "import sys; from shoal_service.cli.readers import open_points; "
+        f"print(sum(map(len, open_points({str(path)!r}))), 'pandas' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["2500", "False"]
 
 
 def test_a_piece_of_a_table_has_many_rows_unless_it_is_wide(tmp_path: Path) -> None:

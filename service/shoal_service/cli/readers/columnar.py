@@ -169,7 +169,7 @@ class ColumnReader:
             batch = batch.filter(self._pa.array(np.isin(np.arange(batch.num_rows), rows)))
             columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
         if listed:
-            values = _as_float(columns[0].flatten().to_numpy(zero_copy_only=False))
+            values = _floats(columns[0].flatten())
             x = values.reshape(len(rows), self._width or 0)
         else:
             x = np.stack(
@@ -182,7 +182,7 @@ class ColumnReader:
     def _values(self, name: str, column: Any) -> npt.NDArray[Any]:
         """A column as floats, or as texts without spaces around them."""
         if name not in self._texts:
-            return _as_float(column.to_numpy(zero_copy_only=False))
+            return _floats(column)
         return np.array([text.strip() for text in column.to_pylist()], dtype=object)
 
     def _bad_texts(self, columns: list[Any]) -> dict[int, BadRowError]:
@@ -231,6 +231,8 @@ def _true_at(mask: Any) -> IntArray:
     return np.flatnonzero(np.asarray(mask.to_numpy(zero_copy_only=False)))
 
 
-def _as_float(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _floats(column: Any) -> npt.NDArray[Any]:
+    """A column of numbers as floats, NaN for a null. `to_numpy` imports pandas, which takes longer than most files."""
+    values = column.to_numpy(zero_copy_only=False) if column.null_count else np.from_dlpack(column)
     single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     return values.astype(np.float32 if single else np.float64, copy=False)
