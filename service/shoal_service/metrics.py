@@ -58,7 +58,7 @@ _COUNTERS = (
 _OUTCOMES = (
     ("shoal_refinements_adopted", "adopted", "Refinements adopted"),
     ("shoal_refinements_not_adopted", "not_adopted", "Refinements that were not adopted"),
-    ("shoal_refinements_set_aside", "set_aside", "Refinements whose entry became a dead letter"),
+    ("shoal_refinements_set_aside", "dead_letters", "Refinements whose entry became a dead letter"),
 )
 
 

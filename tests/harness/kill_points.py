@@ -60,7 +60,7 @@ LEARNER_POINTS = {
     "write files of a refinement": (f"{_REFINEMENT}.worker", "RefinementWorker._write_files"),
     "append an adoption": (f"{_REFINEMENT}.worker", "RefinementWorker._append"),
     "read an adoption": (f"{_LEARNER}.thread", "read_inputs"),
-    "adopt": (f"{_LEARNER}.apply", "adopt_inplace"),
+    "adopt": (f"{_LEARNER}.apply", "apply_adoption_inplace"),
     "record the outcome": (f"{_REFINEMENT}.trigger", "RefinementTrigger.record_outcome"),
     "write records": (f"{_LEARNER}.keyed_records", "KeyedRecords.flush"),
 }

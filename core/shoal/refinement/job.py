@@ -15,7 +15,7 @@ from shoal.mixture import MisfitMonitor, MixtureState, ProgressCallback, StatsAt
 from shoal.points.arrays import Array, IntArray
 from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_points, window_problem
 from shoal.refinement.refit import refitted_problem
-from shoal.refinement.schedule import moved_on
+from shoal.refinement.schedule import schedule_after
 from shoal.refinement.solve import solve
 from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
 from shoal.sequential.learn import limit_of
@@ -85,7 +85,7 @@ def refine(
         reason,
         worthwhile and solution.changed,
         _report(method, problem, solution),
-        _refined(state, problem, solution) if worthwhile else _as_it_was(state, solution),
+        _refined(state, problem, solution) if worthwhile else _unrefined(state, solution),
         state.live_ids.copy(),
         _shared(problem, solution) if worthwhile else csr_matrix(np.diag(problem.live[0])),
     )
@@ -166,13 +166,13 @@ def _refined(state: MixtureState, problem: Problem, solution: Solution) -> Mixtu
         past=past,
         mid=mid,
         monitor=MisfitMonitor(np.full(t, state.points_seen, dtype=np.int64), base, spread, np.zeros(t), np.zeros(t)),
-        schedule=moved_on(state, changed=solution.changed),
+        schedule=schedule_after(state, changed=solution.changed),
         round=None,
     )
 
 
-def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
-    """The base under provisional ids, with its schedule advanced: the result of a refinement that is not worthwhile."""
+def _unrefined(state: MixtureState, solution: Solution) -> MixtureState:
+    """The base state under provisional ids, with its schedule advanced: the result where nothing is worthwhile."""
     n = state.n_components
     kept = grow(state, state.capacity + 1)  # a copy
     return kept._replace(
@@ -181,7 +181,7 @@ def _as_it_was(state: MixtureState, solution: Solution) -> MixtureState:
         lineage=empty_lineage(),
         archive=None,
         watch=None,
-        schedule=moved_on(state, changed=False, gained=solution.worthwhile),  # without room for it
+        schedule=schedule_after(state, changed=False, gained=solution.worthwhile),  # without room for it
         round=None,
     )
 

@@ -94,7 +94,7 @@ def _left_by_rows(state: MixtureState) -> int:
     return offset - seen if offset > state.points_seen else _NEVER
 
 
-def moved_on(state: MixtureState, *, changed: bool, gained: bool = True) -> RefinementSchedule:
+def schedule_after(state: MixtureState, *, changed: bool, gained: bool = True) -> RefinementSchedule:
     """The schedule after a refinement of the present state.
 
     changed: whether the structure changed. gained: whether the bound rose enough for adoption. While the window fills,

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.estimators import StreamingDPMixture
 from shoal.refinement import forget_window, points_until_refinement, refinement_due
-from shoal.refinement.schedule import MISFIT_GRID, moved_on
+from shoal.refinement.schedule import MISFIT_GRID, schedule_after
 
 
 def offsets(state: object, until: int, changed: bool, gained: bool = True) -> list[tuple[int, str]]:
@@ -22,7 +22,7 @@ def offsets(state: object, until: int, changed: bool, gained: bool = True) -> li
         due = refinement_due(state)
         if due is not None and state.points_seen <= until:
             found.append((state.points_seen, due.why))
-            state = state._replace(schedule=moved_on(state, changed=changed, gained=gained)._replace(adopted=1))
+            state = state._replace(schedule=schedule_after(state, changed=changed, gained=gained)._replace(adopted=1))
     return found
 
 
@@ -72,14 +72,14 @@ def test_while_the_window_fills_what_changed_nothing_waits_for_more_than_twice_t
 
 def test_refinements_by_request_lengthen_no_wait(stream: SimpleNamespace) -> None:
     state = live_state(stream, window=100_000)._replace(points_seen=1_000)  # type: ignore[attr-defined]
-    state = state._replace(schedule=moved_on(state, changed=False, gained=False))
+    state = state._replace(schedule=schedule_after(state, changed=False, gained=False))
     assert state.schedule.periods == 2
     for offset in (1_000, 1_000, 1_700, 2_999):
         state = state._replace(points_seen=offset)
-        state = state._replace(schedule=moved_on(state, changed=False, gained=False))
+        state = state._replace(schedule=schedule_after(state, changed=False, gained=False))
         assert state.schedule.periods == 2
     state = state._replace(points_seen=3 * 2_999)
-    assert moved_on(state, changed=False, gained=False).periods == 4
+    assert schedule_after(state, changed=False, gained=False).periods == 4
 
 
 def test_a_half_life_set_later_shortens_a_long_wait(stream: SimpleNamespace) -> None:
@@ -143,10 +143,10 @@ def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: S
     assert (due.why, due.offset) == ("misfit", 10_180)
     gaps = []
     for _ in range(6):
-        state = state._replace(schedule=moved_on(state, changed=True)._replace(alarm=state.points_seen))
+        state = state._replace(schedule=schedule_after(state, changed=True)._replace(alarm=state.points_seen))
         gaps.append(state.schedule.misfit_gap)
     assert gaps == [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]
-    calm = moved_on(state._replace(schedule=state.schedule._replace(alarm=-1)), changed=True)
+    calm = schedule_after(state._replace(schedule=state.schedule._replace(alarm=-1)), changed=True)
     assert (calm.misfit_gap, calm.alarm) == (500, -1)
 
 

@@ -9,7 +9,7 @@ from shoal.errors import RefinementError
 from shoal.mixture import StreamSettings, decay_step
 from shoal.refinement import forget_window, most_window_rows, refine, window_start
 from shoal.refinement.problem import row_weights, window_problem
-from shoal.refinement.schedule import moved_on
+from shoal.refinement.schedule import schedule_after
 from shoal.sequential import assimilate_inplace, initial_state
 
 
@@ -88,9 +88,9 @@ def test_components_are_confirmed_by_a_refinement_that_changed_nothing_until_one
     x, _ = stream.nine(1_500)
     state = stream.feed(stream.settings(n_features=2), x).state
     assert not window_problem(state, x).confirmed
-    changed = state._replace(schedule=moved_on(state, changed=True))
+    changed = state._replace(schedule=schedule_after(state, changed=True))
     assert not window_problem(changed, x).confirmed
-    same = state._replace(schedule=moved_on(state, changed=False))
+    same = state._replace(schedule=schedule_after(state, changed=False))
     assert window_problem(same, x).confirmed
     same.born_at[0], same.stats.mass[0] = 1_501, 30.0
     assert not window_problem(same, x).confirmed

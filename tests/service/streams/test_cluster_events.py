@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.streams import ClusterChoice, clusters_of
-from shoal_service.streams.monitor.clusters import LONGEST_STEP, next_look
+from shoal_service.streams.monitor.clusters import LONGEST_STEP, next_check
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +79,6 @@ async def test_events_of_clusters_lead_to_the_clusters_of_the_view(running: Any)
 def test_looks_fall_at_doubling_offsets_and_then_regularly() -> None:
     offsets, at = [], 0
     while at < 3 * LONGEST_STEP:
-        at = next_look(at)
+        at = next_check(at)
         offsets.append(at)
     assert offsets == [1_024 << i for i in range(7)] + [2 * LONGEST_STEP, 3 * LONGEST_STEP]

@@ -18,7 +18,13 @@ from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.level_names import recorded_settings, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.record_times import learnt_times
-from shoal_service.streams.refinement import AdoptionInputs, AdoptionOutcome, adopt_inplace, rows_of, rows_of_window
+from shoal_service.streams.refinement import (
+    AdoptionInputs,
+    AdoptionOutcome,
+    apply_adoption_inplace,
+    rows_of,
+    rows_of_window,
+)
 from shoal_service.streams.view import PublishedView, Score
 
 if TYPE_CHECKING:
@@ -131,7 +137,7 @@ def apply_batches_inplace(
     changes = []
     for info in infos:
         seen += len(info.labels)
-        at = state._replace(points_seen=seen)  # no more of it is read before a look, which comes after the last one
+        at = state._replace(points_seen=seen)  # no more of it is read before a check, which comes after the last one
         monitor, observed = observe_inplace(monitor, at, info, live=live, refined=False)
         changes.append(Change(seen, info, observed=observed))
     last, ends = learnt[-1], [(change.points_seen, entry.seq) for entry, change in zip(learnt, changes, strict=True)]
@@ -140,14 +146,14 @@ def apply_batches_inplace(
 
 
 def _batches(working: WorkingState, entries: Iterator[Entry], learnt: list[Entry]) -> "Iterator[Batch]":
-    """The points of entries, up to the one after which the monitor looks at the state. Adds each entry to `learnt`."""
+    """The points of entries, up to the one after which the monitor checks the clusters. Adds each entry to `learnt`."""
     seen = working.state.points_seen
     for entry in entries:
         batch = _decoded(working.state, entry)
         learnt.append(entry)
         seen += batch.x.shape[0]
         yield batch
-        if seen >= working.monitor.look_due:
+        if seen >= working.monitor.check_due:
             return
 
 
@@ -268,7 +274,7 @@ def _settings(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | No
 
 def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
     assert adoption is not None, "the learner reads what a refinement's entry needs"
-    outcome = adopt_inplace(state, adoption)
+    outcome = apply_adoption_inplace(state, adoption)
     return outcome.state, Change(outcome.state.points_seen, outcome.info, outcome)
 
 

@@ -79,14 +79,15 @@ class Checkpoints:
         counters: LearnerCounters,
         log: Any,
         feed: Feed,
+        *,
         keep_after: Callable[[], int | None],
-        before: Callable[[WorkingState], None] = lambda working: None,
+        before_write: Callable[[WorkingState], None],
     ) -> None:
         """`feed` gives the newest events to each checkpoint, and gets them back when one is loaded.
 
         `keep_after` gives the entry after which a refinement reads the log, so that no checkpoint trims it.
 
-        `before` is called with each state before its checkpoint is written, since that trims the log.
+        `before_write` is called with each state before its checkpoint is written, since that trims the log.
         """
         self._store = store
         self._record = record
@@ -95,7 +96,7 @@ class Checkpoints:
         self._log = log
         self._feed = feed
         self._keep_after = keep_after
-        self._before = before
+        self._before_write = before_write
         self._epoch = 0
         self._seq = self._log_offset = 0
         self._valid = -1  # the entry of the last one that was written here, or loaded and found valid
@@ -173,7 +174,7 @@ class Checkpoints:
             self._log.warning("checkpoint_failed", seq=working.seq, reason=str(error))
 
     def _write(self, working: WorkingState) -> None:
-        self._before(working)
+        self._before_write(working)
         began = time.monotonic()
         checkpoint = checkpoint_of(working)
         trail = self._feed.trail(TRAIL, self._feed.needed)

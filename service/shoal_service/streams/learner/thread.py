@@ -129,8 +129,8 @@ class Learner:
             self.counters,
             self._log,
             self.feed,
-            self._refinements.keep_after,
-            self._records.flush,
+            keep_after=self._refinements.keep_after,
+            before_write=self._records.flush,
         )
         self._on_rest = on_rest
         self._run_pieces = run_pieces

@@ -1,4 +1,4 @@
-"""Clusters of a stream as they were last looked at, and what has become of them.
+"""Clusters of a stream at the last check, and what has become of them.
 
 The clusters are those of the default cut. They are compared after the entry of the log that reaches 1,024, 2,048,
 4,096 and so on up to 65,536 points, then every 65,536. They are also compared after each adopted refinement, if other
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
     from shoal.clusters import Clustering
     from shoal.mixture import MixtureState
 
-FIRST_LOOK, LONGEST_STEP = 1_024, 65_536
-"""Points seen at the first look, and most points between two looks."""
+FIRST_CHECK, LONGEST_STEP = 1_024, 65_536
+"""Points seen at the first check, and most points between two checks."""
 MAX_COMPONENTS = 1_000
 
 
 class KnownClusters(NamedTuple):
-    """Clusters at the last look."""
+    """Clusters at the last check."""
 
     component_ids: IntArray
     """(K,) ascending."""
     cluster_of: IntArray
     """(K,) id of the cluster of each component."""
     due: int
-    """Points seen at the next look."""
+    """Points seen at the next check."""
 
 
 def no_clusters() -> KnownClusters:
-    """Before the first look."""
+    """Before the first check."""
     none = np.zeros(0, dtype=np.int64)
-    return KnownClusters(none, none, FIRST_LOOK)
+    return KnownClusters(none, none, FIRST_CHECK)
 
 
-def look(
+def check_clusters(
     known: KnownClusters, state: "MixtureState", *, at_once: bool
 ) -> tuple[KnownClusters, list[tuple[str, dict[str, Any]]]]:
-    """Look at the clusters of a state if that is due, or `at_once`. Gives kind and data of each event."""
+    """Check the clusters of a state if that is due, or `at_once`. Gives kind and data of each event."""
     if not state.frozen or not (at_once or state.points_seen >= known.due):
         return known, []
-    due = next_look(state.points_seen)
+    due = next_check(state.points_seen)
     live = np.sort(state.live_ids)
     if len(live) > MAX_COMPONENTS or np.array_equal(live, known.component_ids):
         return known._replace(due=due), []
@@ -62,10 +62,10 @@ def look(
     return KnownClusters(after.component_ids, after.cluster_of, due), events
 
 
-def next_look(points_seen: int) -> int:
-    """The first offset after `points_seen` at which the clusters are looked at."""
-    if points_seen < FIRST_LOOK:
-        return FIRST_LOOK
+def next_check(points_seen: int) -> int:
+    """The first offset after `points_seen` at which the clusters are checked."""
+    if points_seen < FIRST_CHECK:
+        return FIRST_CHECK
     if points_seen < LONGEST_STEP:
         return 1 << points_seen.bit_length()
     return (points_seen // LONGEST_STEP + 1) * LONGEST_STEP

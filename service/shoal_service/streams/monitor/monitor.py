@@ -9,9 +9,9 @@ import msgspec
 from shoal.errors import SnapshotDamagedError
 from shoal_service.streams.monitor.clusters import (
     KnownClusters,
+    check_clusters,
     clusters_from_plain,
     clusters_to_plain,
-    look,
     no_clusters,
 )
 from shoal_service.streams.monitor.scores import (
@@ -46,8 +46,8 @@ class Monitor(NamedTuple):
         return predictive_score(self.scores)
 
     @property
-    def look_due(self) -> int:
-        """Points seen at the next look at the clusters. Before that, only the number of points is read of a state,
+    def check_due(self) -> int:
+        """Points seen at the next check of the clusters. Before that, only the number of points is read of a state,
         beside its settings."""
         return self.clusters.due
 
@@ -65,7 +65,7 @@ def observe_inplace(
     `live`: the warm-up was over before it. `refined`: it has adopted a refinement.
     """
     scores, events = _score_inplace(monitor.scores, state, info, live=live)
-    clusters, found = look(monitor.clusters, state, at_once=refined)
+    clusters, found = check_clusters(monitor.clusters, state, at_once=refined)
     if scores is monitor.scores and clusters is monitor.clusters:
         return monitor, ()
     return Monitor(scores, clusters), (*events, *found)

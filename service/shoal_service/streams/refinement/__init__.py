@@ -6,7 +6,7 @@ files, and has a `child` process refine them (`process` is the parent's side). T
 The learner reads what the entry needs and applies it (`adopt`); `trigger` records the outcome.
 """
 
-from shoal_service.streams.refinement.adopt import AdoptionInputs, AdoptionOutcome, adopt_inplace, read_inputs
+from shoal_service.streams.refinement.adopt import AdoptionInputs, AdoptionOutcome, apply_adoption_inplace, read_inputs
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords
 from shoal_service.streams.refinement.service import RefinementService
 from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
@@ -24,7 +24,7 @@ __all__ = [
     "RefinementService",
     "RefinementTrigger",
     "RefinementWorker",
-    "adopt_inplace",
+    "apply_adoption_inplace",
     "batches_of",
     "entries_between",
     "read_inputs",

@@ -99,7 +99,7 @@ def read_inputs(
     return AdoptionInputs(adoption, blob, batches, None)
 
 
-def adopt_inplace(state: "MixtureState", inputs: AdoptionInputs) -> AdoptionOutcome:
+def apply_adoption_inplace(state: "MixtureState", inputs: AdoptionInputs) -> AdoptionOutcome:
     """Apply an adoption. A refusal leaves `state` unchanged; any exception may leave it half changed."""
     from shoal.errors import AdoptionError
     from shoal.refinement import adopt_inplace, check_adoptable, from_bytes, postponed

@@ -38,7 +38,7 @@ class JobLease:
 
     def write(self, **changes: Any) -> None:
         """Change the record. StoppedError when another process has changed it."""
-        stored = self.records.change(self._stored, self.refinement.but(**changes))
+        stored = self.records.change(self._stored, self.refinement.with_changes(**changes))
         if stored is None:
             raise StoppedError
         self._stored = stored
@@ -83,7 +83,7 @@ class JobLeases:
 
     def _claim(self, records: RefinementRecords, stored: StoredRefinement) -> StoredRefinement | None:
         refinement = stored.refinement
-        claim = refinement.but(
+        claim = refinement.with_changes(
             state="running", owner=self.owner, attempts=refinement.attempts + 1, progress=None, entry_seq=None
         )
         return records.change(stored, claim)

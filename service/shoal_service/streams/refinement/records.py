@@ -60,7 +60,7 @@ class Refinement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it has no outcome yet."""
         return self.state in OPEN_STATES
 
-    def but(self, **changes: Any) -> "Refinement":
+    def with_changes(self, **changes: Any) -> "Refinement":
         """The same with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 

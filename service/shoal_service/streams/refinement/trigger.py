@@ -29,7 +29,7 @@ class AdoptionCounters:
     adopted: int = 0
     not_adopted: int = 0
     """Not worth it, or refused."""
-    set_aside: int = 0
+    dead_letters: int = 0
     """Entries that became a dead letter."""
     last_adoption_offset: int = 0
     """Log offset of the last adoption. 0: none since the start."""
@@ -89,7 +89,7 @@ class RefinementTrigger:
             self._counters.not_adopted += 1
         self._settle(
             inputs.entry.refinement,
-            lambda r: r.but(
+            lambda r: r.with_changes(
                 state="adopted" if outcome.adopted else "not-adopted",
                 reason=outcome.refused or r.reason,
                 entry_seq=entry.seq,
@@ -107,9 +107,11 @@ class RefinementTrigger:
         """Record that an entry became a dead letter, if it is the entry of a refinement."""
         if entry.kind is not EntryKind.ADOPTION:
             return
-        self._counters.set_aside += 1
+        self._counters.dead_letters += 1
         refinement = AdoptionEntry.from_payload(entry.payload).refinement
-        self._settle(refinement, lambda r: r.but(state="failed", reason=reason, entry_seq=entry.seq, progress=None))
+        self._settle(
+            refinement, lambda r: r.with_changes(state="failed", reason=reason, entry_seq=entry.seq, progress=None)
+        )
         self._next_check = 0.0
 
     def _end_of_pause(self, state: "MixtureState") -> float:

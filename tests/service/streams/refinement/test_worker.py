@@ -130,7 +130,10 @@ async def test_workers_that_die_are_no_failures_of_the_refinement(
     await works.feed(grid[:1000])
     asked = await ask(works)
     records = RefinementRecords(works.store, "s", works.store.get_stream("s").incarnation)
-    assert records.change(records.find(asked.id), asked.but(state="running", owner="dead", attempts=7)) is not None
+    assert (
+        records.change(records.find(asked.id), asked.with_changes(state="running", owner="dead", attempts=7))
+        is not None
+    )
     works.worker.start()
     (done,) = await works.settled(asked.id)
     assert (done.state, done.attempts, done.failures) == ("adopted", 8, 0)
@@ -183,7 +186,7 @@ async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_sti
     await works.feed(grid[:1000])
     asked = await ask(works)
     book = RefinementRecords(works.store, "s", works.store.get_stream("s").incarnation)
-    held = book.change(book.find(asked.id), asked.but(state="running", owner="another", attempts=1))
+    held = book.change(book.find(asked.id), asked.with_changes(state="running", owner="another", attempts=1))
     assert held is not None
     settings = Settings(lease_s=0.5, store="memory", data_dir=works.folder)
     clock = StoppedClock()
@@ -195,7 +198,7 @@ async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_sti
         for n in range(8):  # 11 seconds, in which it never stands still for 1.5
             await clock.looked_at_twice()
             clock.now += 1.4
-            held = book.change(held, held.refinement.but(progress={"round": n}))
+            held = book.change(held, held.refinement.with_changes(progress={"round": n}))
             assert held is not None, "who works is left alone"
         await clock.looked_at_twice()
         assert book.find(asked.id).refinement.owner == "another"
