@@ -47,11 +47,11 @@ class Publisher:
         interval_s: float,
         counters: LearnerCounters,
         log: Any,
-        before: Callable[[WorkingState], None] = lambda working: None,
+        before_publish: Callable[[WorkingState], None] = lambda working: None,
     ) -> None:
-        """`before` is called with each state before its view is shown. It may raise as `ViewSink.publish`."""
+        """`before_publish` is called with each state before its view is shown. It may raise as `ViewSink.publish`."""
         self._sink = sink
-        self._before = before
+        self._before_publish = before_publish
         self._record = record
         self._interval_s = interval_s
         self._counters = counters
@@ -80,7 +80,7 @@ class Publisher:
         pause_s = self._interval_s
         self._counters.publications += 1
         try:
-            self._before(working)
+            self._before_publish(working)
             view = view_of(working, self._record.name, self._record.incarnation, dead_letters)
             view = view._replace(made_at=time.time())
             self._sink.publish(view)
