@@ -125,6 +125,9 @@ class RefitsToRows(Protocol):
     def refitted(self, x: Array, weights: Array, past: Any) -> AnyFamily:
         """See the function of that name."""
 
+    def lags_behind(self, stats: Any, past: Any) -> bool:
+        """See the function of that name."""
+
 
 def is_refitted(family: AnyFamily) -> bool:
     """Whether a part of the family's prior is fitted to points again."""
@@ -135,6 +138,12 @@ def refitted(family: AnyFamily, x: Any, weights: Array, past: Any) -> AnyFamily:
     """The family fitted to points x (N, D) with weights (N,), and to others of which there are statistics `past` (T
     rows); the family itself where that would change little. Statistics follow by `prior_choices.restated`."""
     return cast(RefitsToRows, family).refitted(x, weights, past)
+
+
+def lags_behind(family: AnyFamily, stats: Any, past: Any) -> bool:
+    """Whether points with statistics `stats` (T rows), without those of `past`, are so unlike those that the family was
+    fitted to that it is to be fitted again soon; never for a family that is not fitted to points."""
+    return is_refitted(family) and cast(RefitsToRows, family).lags_behind(stats, past)
 
 
 class SplitsByPart(Protocol):

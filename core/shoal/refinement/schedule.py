@@ -15,12 +15,21 @@ while the window fills, if the refinement raised the bound, since better paramet
 change of structure resets the wait. So does a component born later, once it has `BORN_MASS`.
 
 A component that misfits (`stats_at_offset.MisfitMonitor`) asks for a refinement too, at the earliest `FIRST_GAP`
-points after the last one. Each such refinement in a row doubles that gap, up to half a window.
+points after the last one. Each such refinement in a row doubles that gap, up to half a window. So does a family that
+was fitted to points of another kind (`capabilities.lags_behind`); there the gap doubles only where a refinement was not
+worthwhile.
 """
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from shoal.mixture import MixtureState, RefinementSchedule, StreamSettings, next_round_end, rows_before_rounds
+from shoal.families.capabilities import lags_behind
+from shoal.mixture import (
+    MixtureState,
+    RefinementSchedule,
+    StreamSettings,
+    next_round_end,
+    rows_before_rounds,
+)
 
 Reason: TypeAlias = Literal["warm-up", "doubled", "period", "misfit"]
 
@@ -59,8 +68,10 @@ def refinement_due(state: MixtureState) -> Due | None:
     offset = _next_offset(state)
     if state.points_seen >= offset:
         return Due(_reason(state), offset)
-    misfit = _next_misfit(state)
-    return Due("misfit", state.schedule.alarm) if state.points_seen >= misfit else None
+    if state.points_seen >= _next_misfit(state):
+        return Due("misfit", state.schedule.alarm)
+    lagging = state.points_seen >= _after_gap(state) and _lags_behind(state)
+    return Due("misfit", state.points_seen) if lagging else None
 
 
 def points_until_refinement(state: MixtureState) -> int:
@@ -105,7 +116,8 @@ def schedule_after(state: MixtureState, *, changed: bool, gained: bool = True) -
     most = min(_most_periods(settings), MOST_GAINING) if filling and gained else _most_periods(settings)
     early = filling and base < _scheduled(settings, schedule)
     periods = 1 if changed else schedule.periods if early else min(2 * schedule.periods, most)
-    gap = FIRST_GAP if schedule.alarm < 0 else min(2 * schedule.misfit_gap, max(FIRST_GAP, settings.window_step))
+    misfit = schedule.alarm >= 0 or (not gained and _lags_behind(state))
+    gap = FIRST_GAP if not misfit else min(2 * schedule.misfit_gap, max(FIRST_GAP, settings.window_step))
     return schedule._replace(refined_at=base, periods=periods, misfit_gap=gap, alarm=-1)
 
 
@@ -168,7 +180,17 @@ def _reason(state: MixtureState) -> Reason:
 
 def _next_misfit(state: MixtureState) -> int:
     """Offset from which the present alarm, if any, asks for a refinement."""
+    return _NEVER if state.schedule.alarm < 0 else _after_gap(state)
+
+
+def _lags_behind(state: MixtureState) -> bool:
+    """Whether the part of the prior that is fitted to points no longer suits the points of the window."""
+    assert state.prior is not None
     assert state.past is not None
-    if state.schedule.alarm < 0:
-        return _NEVER
+    return state.settings.learns_prior and lags_behind(state.prior, state.stats, state.past.stats)
+
+
+def _after_gap(state: MixtureState) -> int:
+    """Offset from which a misfit may ask for a refinement."""
+    assert state.past is not None
     return max(state.schedule.refined_at + state.schedule.misfit_gap, state.past.offset + FEWEST_ROWS)

@@ -12,9 +12,10 @@ from sklearn.metrics import adjusted_rand_score
 from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.families import SubspaceGaussian
-from shoal.families.capabilities import log_left_out, quadratic_form, refitted, split_rows, working_rows
+from shoal.families.capabilities import lags_behind, log_left_out, quadratic_form, refitted, split_rows, working_rows
 from shoal.families.natural_statistics import Origin
 from shoal.families.prior_choices import choices, restated
+from shoal.families.subspace import SubspaceStats
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, new_components
 from shoal.sequential.reference import reference_pass_inplace
@@ -229,6 +230,57 @@ def test_refit_takes_in_a_direction_that_only_later_points_have() -> None:
     assert float(np.linalg.norm(found.directions.T @ family.directions @ strongest)) > 0.98
 
 
+@pytest.mark.parametrize("rank", [4, 50])
+def test_refit_has_more_directions_where_points_lie_far_outside(rank: int) -> None:
+    """Twice as many, up to 64, and as firm a prior of the coordinates. Points and past keep their energy."""
+    family, rng, more = prior(140, rank), np.random.default_rng(14), min(2 * rank, 64)
+    beyond = null_space(family.directions.T)[:, : more - rank]
+    x = family.center + np.sqrt(0.3) * rng.normal(size=(2_000, 140))
+    past = family.suffstats(x[:500], rng.dirichlet(np.ones(3), 500))
+    x += 20.0 * rng.normal(size=(2_000, more - rank)) @ beyond.T
+    found = refitted(family, x, np.ones(2_000), past)
+    assert isinstance(found, SubspaceGaussian)
+    assert found.rank == more
+    assert_allclose(found.directions.T @ found.directions, np.eye(more), atol=1e-12)
+    assert float(np.linalg.svd(found.directions.T @ beyond)[1].min()) > 0.99
+    assert found.dof - found.rank == family.dof - family.rank
+    seen = restated(found, past, family)
+    assert_allclose(_energy(seen), _energy(past), rtol=1e-11)
+
+
+def _energy(stats: SubspaceStats) -> np.ndarray:
+    spread = np.trace(stats.scatter, axis1=1, axis2=2) + stats.mass * np.square(stats.mean).sum(axis=1)
+    return np.asarray(stats.outside + spread)
+
+
+def test_a_few_outliers_turn_the_directions_but_add_none() -> None:
+    family, rng = prior(60, 4), np.random.default_rng(17)
+    x = family.center + np.sqrt(0.3) * rng.normal(size=(1_000, 60))
+    new = null_space(family.directions.T)[:, 0]
+    x[::100] += 300.0 * new
+    found = refitted(family, x, np.ones(1_000), family.empty_stats(1))
+    assert isinstance(found, SubspaceGaussian)
+    assert found.rank == 4
+    assert float(np.linalg.norm(found.directions.T @ new)) > 0.99
+
+
+def test_subspace_lags_behind_points_that_it_does_not_expect() -> None:
+    """56 squares outside a point: of 1,000 points they have their mean to .6 %, and the limit is 20 % above."""
+    family, rng = prior(60, 4), np.random.default_rng(15)
+    drawn = family.sample_parameters(family.posterior(family.empty_stats(1)), rng)
+    x, one = family.sample_points(drawn, 1_000, rng)[0], np.ones((1_000, 1))
+    as_expected, none = family.suffstats(x, one), family.empty_stats(1)
+    new = null_space(family.directions.T)[:, 0]
+    nearer, further = (family.suffstats(x + size * new, one) for size in np.sqrt(56 * 0.3 * np.array([0.15, 0.25])))
+    assert not lags_behind(family, as_expected, none)
+    assert not lags_behind(family, nearer, none)
+    assert lags_behind(family, further, none)
+    assert not lags_behind(family, family.add(further, as_expected), none)
+    assert lags_behind(family, family.add(further, as_expected), as_expected)
+    whole = prior(4, 4)
+    assert not lags_behind(whole, whole.suffstats(10.0 * x[:, :4], one), whole.empty_stats(1))
+
+
 def test_stream_follows_clusters_that_come_later_into_new_directions() -> None:
     """Four clusters in the first rows, four others after. With the directions of the first rows it is .93."""
     x, z = unit_vectors(6_000, 200, 8, 13)
@@ -237,3 +289,16 @@ def test_stream_follows_clusters_that_come_later_into_new_directions() -> None:
     for start in range(0, 6_000, 1_000):
         model.partial_fit(x[order[start : start + 1_000]])
     assert adjusted_rand_score(z, model.predict(x)) > 0.99
+
+
+def test_stream_asks_for_a_refinement_and_for_directions_when_its_subspace_lags_behind() -> None:
+    """Fifty clusters of which 46 begin at row 1,311. By rows alone, refinements at 1,000 and 2,000 find 44 of them."""
+    x, z = unit_vectors(4_000, 128, 50, 16)
+    order = np.argsort(z >= 4, kind="stable")[-3_500:]
+    model, refined = StreamingDPMixture("subspace"), []
+    for start in range(0, 3_500, 250):
+        model.partial_fit(x[order[start : start + 250]])
+        refined.append(model._fitted.state.schedule.refined_at)
+    assert {1_000, 1_500} <= set(refined)
+    assert model._fitted.state.prior.rank > 32
+    assert adjusted_rand_score(z[order], model.predict(x[order])) > 0.995

@@ -366,12 +366,16 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
 
     def refitted(self, x: Array, weights: Array, past: SubspaceStats) -> "SubspaceGaussian":
         """The family over the principal directions of points x (N, D) with weights (N,) and of the past; itself where
-        these would take in little more."""
+        these would take in little more. There are more of them where the present ones lag behind."""
         return refit.refitted(self, x, weights, past)
 
     def restated(self, stats: SubspaceStats, before: "SubspaceGaussian") -> SubspaceStats:
         """Statistics of the subspace of `before`, as seen from this one."""
         return refit.restated(self, stats, before)
+
+    def lags_behind(self, stats: SubspaceStats, past: SubspaceStats) -> bool:
+        """Whether the points of components `stats`, without those of `past`, lie far outside the subspace."""
+        return refit.lags_behind(self, stats, past)
 
     # Predictive cache and kernels of streams
 
