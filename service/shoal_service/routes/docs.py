@@ -63,6 +63,8 @@ WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableErro
 READ: Errors = (OffsetBeyondLogError, OffsetNotAppliedError, NotReadyError)
 HOST: Errors = (HostNotAllowedError,)
 STREAM: Errors = (UnknownStreamError, StreamNameError, ParameterError, *HOST)
+STORED: Errors = (StoreUnavailableError, *STREAM)
+CHANGE: Errors = (NotReadyError, *STORED)
 SETTING: Errors = (SettingError, LimitError)
 
 _SCHEMA = "#/components/schemas/{model}"

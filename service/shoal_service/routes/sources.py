@@ -9,9 +9,7 @@ from starlette.responses import Response
 from shoal_service.access import ADMIN, READ
 from shoal_service.errors import (
     LimitError,
-    NotReadyError,
     ParameterError,
-    StoreUnavailableError,
     UnknownSourceError,
 )
 from shoal_service.routes import docs
@@ -40,7 +38,7 @@ Name = Annotated[str, Path(description="Name of the source.", examples=["reading
     "/sources",
     READ,
     summary="The sources of a stream, and how far they are",
-    responses=docs.answers(docs.answer(200, SourcesOut, "By name"), StoreUnavailableError, *docs.STREAM),
+    responses=docs.answers(docs.answer(200, SourcesOut, "By name"), *docs.STORED),
 )
 async def listed(request: Request) -> Response:
     """`sources`: the stored position of each partition of each source; a connector reads on from there. `configured`:
@@ -56,11 +54,8 @@ async def listed(request: Request) -> Response:
     "/sources/{source}",
     READ,
     summary="One configured source",
-    responses=docs.answers(
-        docs.answer(200, SourceOut, "The source"),
-        UnknownSourceError, ParameterError, StoreUnavailableError, *docs.STREAM,
-    ),
-)  # fmt: skip
+    responses=docs.answers(docs.answer(200, SourceOut, "The source"), UnknownSourceError, *docs.STORED),
+)
 async def one(request: Request, source: Name) -> Response:
     """A source that the service runs itself, whether it works, and how far it is. Secrets are never shown."""
     return json_answer(encode(_shown(await service_of(request).sources.one(stream_of(request), source))))
@@ -74,10 +69,11 @@ async def one(request: Request, source: Name) -> Response:
     responses=docs.answers(
         docs.answer(200, SourceOut, "The source is changed, and goes on from its position")
         | docs.answer(201, SourceOut, "The source is created"),
-        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
-        StoreUnavailableError, *docs.STREAM,
+        LimitError,
+        *docs.JSON_BODY,
+        *docs.CHANGE,
     ),
-)  # fmt: skip
+)
 async def put(request: Request, source: Name) -> Response:
     """Read a source for as long as it is defined and enabled, and store each record once. The process that learns the
     stream runs it, over restarts. The position is stored under the name of the source, like that of `shoal connect`.
@@ -99,11 +95,9 @@ async def put(request: Request, source: Name) -> Response:
     summary="Pause or resume a source",
     openapi_extra=docs.json_body(SourceChangeIn),
     responses=docs.answers(
-        docs.answer(200, SourceOut, "The source"),
-        UnknownSourceError, ParameterError, *docs.JSON_BODY,
-        NotReadyError, StoreUnavailableError, *docs.STREAM,
+        docs.answer(200, SourceOut, "The source"), UnknownSourceError, *docs.JSON_BODY, *docs.CHANGE
     ),
-)  # fmt: skip
+)
 async def patch(request: Request, source: Name) -> Response:
     """Pause a source, or let it go on from its position. Its settings stay, with their secrets."""
     service = service_of(request)
@@ -117,11 +111,8 @@ async def patch(request: Request, source: Name) -> Response:
     ADMIN,
     status_code=204,
     summary="Delete a source, or forget its positions",
-    responses=docs.answers(
-        docs.bare(204, "Done"),
-        UnknownSourceError, ParameterError, NotReadyError, StoreUnavailableError, *docs.STREAM,
-    ),
-)  # fmt: skip
+    responses=docs.answers(docs.bare(204, "Done"), UnknownSourceError, *docs.CHANGE),
+)
 async def delete(
     request: Request,
     source: Name,

@@ -9,9 +9,6 @@ from starlette.responses import Response
 from shoal_service.access import ADMIN, READ
 from shoal_service.errors import (
     LimitError,
-    NotReadyError,
-    ParameterError,
-    StoreUnavailableError,
     UnknownWebhookError,
 )
 from shoal_service.routes import docs
@@ -40,7 +37,7 @@ Name = Annotated[
     "/webhooks",
     READ,
     summary="The webhooks of a stream",
-    responses=docs.answers(docs.answer(200, WebhooksOut, "By name"), StoreUnavailableError, *docs.STREAM),
+    responses=docs.answers(docs.answer(200, WebhooksOut, "By name"), *docs.STORED),
 )
 async def listed(request: Request) -> Response:
     """All webhooks of the stream and how far each is. Secrets are never shown."""
@@ -53,11 +50,8 @@ async def listed(request: Request) -> Response:
     "/webhooks/{webhook}",
     READ,
     summary="One webhook",
-    responses=docs.answers(
-        docs.answer(200, WebhookStatusOut, "The webhook"),
-        UnknownWebhookError, ParameterError, StoreUnavailableError, *docs.STREAM,
-    ),
-)  # fmt: skip
+    responses=docs.answers(docs.answer(200, WebhookStatusOut, "The webhook"), UnknownWebhookError, *docs.STORED),
+)
 async def one(request: Request, webhook: Name) -> Response:
     """A webhook, how far it is, and the newest messages that were given up. The secret is never shown."""
     found = await service_of(request).webhooks.one(stream_of(request), webhook)
@@ -76,10 +70,11 @@ async def one(request: Request, webhook: Name) -> Response:
     responses=docs.answers(
         docs.answer(200, WebhookOut, "The webhook is changed, and goes on where it was")
         | docs.answer(201, WebhookOut, "The webhook is created"),
-        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
-        StoreUnavailableError, *docs.STREAM,
+        LimitError,
+        *docs.JSON_BODY,
+        *docs.CHANGE,
     ),
-)  # fmt: skip
+)
 async def put(request: Request, webhook: Name) -> Response:
     """Send each event of the named kinds from now on as a signed POST (Standard Webhooks), in order and at least once.
     A message that is not accepted is sent again with growing pauses, and is given up after an hour, unless the server
@@ -101,11 +96,8 @@ async def put(request: Request, webhook: Name) -> Response:
     ADMIN,
     status_code=204,
     summary="Delete a webhook",
-    responses=docs.answers(
-        docs.bare(204, "Nothing more is sent"),
-        UnknownWebhookError, ParameterError, NotReadyError, StoreUnavailableError, *docs.STREAM,
-    ),
-)  # fmt: skip
+    responses=docs.answers(docs.bare(204, "Nothing more is sent"), UnknownWebhookError, *docs.CHANGE),
+)
 async def delete(request: Request, webhook: Name) -> Response:
     """Delete a webhook with the messages that were given up. One that is being sent at the moment may still arrive."""
     await service_of(request).webhooks.delete(stream_of(request), webhook)

@@ -87,8 +87,8 @@ class StreamTasks(Generic[Work]):
         """Return the work for a definition."""
         raise NotImplementedError
 
-    def looked(self, stream: LearntStream, work: list[Work]) -> None:
-        """Take note of the work that runs for a stream, after each look."""
+    def after_check(self, stream: LearntStream, work: list[Work]) -> None:
+        """Take note of the work that runs for a stream, after each check of its definitions."""
 
     def resources(self) -> contextlib.AbstractAsyncContextManager[Any]:
         """Hold open what the work needs, as long as the thread runs."""
@@ -171,7 +171,7 @@ class StreamTasks(Generic[Work]):
             if known is None or key in changed or time.monotonic() - known.read_at >= READ_S or _has_ended(known):
                 await self._read(key, stream, {} if known is None else known.running)
             if (known := self._known.get(key)) is not None:
-                self.looked(stream, [one.work for one in known.running.values()])
+                self.after_check(stream, [one.work for one in known.running.values()])
 
     async def _read(self, key: tuple[str, str], stream: LearntStream, running: dict[str, _Running[Work]]) -> None:
         try:

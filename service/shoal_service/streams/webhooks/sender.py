@@ -49,7 +49,7 @@ class WebhookSender(StreamTasks[Delivery]):
         """As `StreamTasks.definitions`."""
         return {one.name: one for one in WebhookDocuments(self._store, stream.name, stream.incarnation).all()}
 
-    def looked(self, stream: LearntStream, work: list[Delivery]) -> None:
+    def after_check(self, stream: LearntStream, work: list[Delivery]) -> None:
         """Keep the events that are not sent yet."""
         positions = [one.position for one in work]
         stream.feed.needed = min((place for place in positions if place is not None), default=None)
