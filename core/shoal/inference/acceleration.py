@@ -1,12 +1,11 @@
-"""Sweeps until they converge, with Anderson's acceleration: where components overlap, plain sweeps may take hundreds.
+"""Sweeps until they converge, over-relaxed: where components overlap, plain sweeps may take hundreds.
 
-Anderson (1965), in the form of Walker and Ni (2011), algorithm AA. From the last few inputs and outputs of a sweep, the
-combination with the least residual is the start of the next sweep. The combined parameters need not be those of any
-responsibilities. The sweep from them still is one, so its bound is a bound, and it is kept only where the bound rose.
-Otherwise the memory is cleared and a plain sweep is made.
+Salakhutdinov and Roweis (2003), adaptive over-relaxed bound optimisation. The next sweep starts not at the end of the
+last one but beyond it: at its start plus its step times a factor, which grows while the bound rises. The parameters
+there need not be those of any responsibilities. The sweep from them still is one, so its bound is a bound, and it is
+kept only where the bound rose. Otherwise a plain sweep is made, and the factor grows from one again.
 
-The combined vectors are the natural parameters and the masses in the window. Residuals are weighted by 1 / sqrt(mass),
-about the size of their noise.
+Steps are those of the natural parameters and the masses in the window.
 """
 
 from collections import deque
@@ -20,11 +19,12 @@ from shoal.inference.data import WindowData
 from shoal.inference.sweep import Model, State, SweepStart, converged, swept, swept_from
 from shoal.points.arrays import Array
 
-_MEMORY = 6
+_GROWTH = 1.5
+"""By how much the factor grows with every sweep that raised the bound."""
 _MOST_ROUNDS_TO_GOAL = 20
 _LEAST_SHARE_LEFT = 0.1
-"""Share of a component's mass that a combination leaves at least. A component that would keep less is not combined:
-sweeps that empty it follow a straight line below zero."""
+"""Share of a component's mass that an over-relaxed step leaves at least. A component that would keep less takes the
+plain step: sweeps that empty it follow a straight line below zero."""
 _NEAR = 10.0
 """A sweep that gains more than so many times the least gain is not the last but one."""
 
@@ -42,24 +42,23 @@ def converge(
     """Sweeps until the first, or two in a row, raise the bound by at most `least` nats each, or `at_most` of them.
 
     No sweep is made from a converged state. Sweeps end earlier where twenty more like the best of the last `judged_by`
-    would not reach `goal`: an accelerated sweep may gain little between two that gain much.
+    would not reach `goal`: the plain sweep after a failed step may gain little between two that gain much.
     Returns the best state on the way: with a past, a sweep may lower the bound.
     """
-    memory = _Memory(data, model)
+    relaxation = _Relaxation(data, model)
     quiet, gains = 0, deque[float](maxlen=judged_by)
     for done in range(0 if state.converged else at_most):
         if data.exhausted:
             break
-        start = memory.proposal()
-        after = None if start is None else memory.swept(state, start, message)
+        start = relaxation.proposal()
+        after = None if start is None else relaxation.swept(state, start, message)
         if after is None or after.bound <= state.bound:
-            if start is not None:
-                memory.clear()
+            relaxation.factor = 1.0
             start, after = None, watched_sweep(data, model, state, least, message)
         gain = after.bound - state.bound
         if gain <= 0.0:
             break
-        memory.note(memory.vector(state) if start is None else start, memory.vector(after))
+        relaxation.note(relaxation.vector(state) if start is None else start, relaxation.vector(after))
         state = after
         gains.append(gain)
         quiet = quiet + 1 if gain <= least else 0
@@ -79,23 +78,19 @@ def watched_sweep(data: WindowData, model: Model, state: State, least: float, me
     return after._replace(converged=converged(model.family, params, state.window_mass, after, least))
 
 
-class _Memory:
-    """The last inputs and outputs of sweeps, as vectors (T, P + 1): natural parameters, and mass in the window."""
+class _Relaxation:
+    """The last sweep, from one vector (T, P + 1) to another: natural parameters, and mass in the window."""
 
     def __init__(self, data: WindowData, model: Model) -> None:
         self.data, self.model = data, model
         self.origin = origin_for(model.family, data.x)
-        self.inputs: list[Array] = []
-        self.outputs: list[Array] = []
-
-    def clear(self) -> None:
-        """Forget all sweeps."""
-        self.inputs, self.outputs = [], []
+        self.last: tuple[Array, Array] | None = None
+        self.factor = 1.0
 
     def note(self, start: Array, end: Array) -> None:
-        """Remember a sweep."""
-        self.inputs = [*self.inputs[1 - _MEMORY :], start]
-        self.outputs = [*self.outputs[1 - _MEMORY :], end]
+        """Remember a sweep that raised the bound."""
+        self.last = start, end
+        self.factor *= _GROWTH
 
     def vector(self, state: State) -> Array:
         """(T, P + 1) of a state."""
@@ -104,18 +99,14 @@ class _Memory:
         return np.column_stack([family.natural(params), state.window_mass])
 
     def proposal(self) -> Array | None:
-        """The start of the next sweep; None before two sweeps are known."""
-        if len(self.inputs) < 2:
+        """The start of the next sweep; None before a sweep is known."""
+        if self.last is None:
             return None
-        weight = 1.0 / np.sqrt(np.maximum(self.outputs[-1][:, -1:], 1.0))
-        outputs = np.array(self.outputs)
-        residuals = outputs - np.array(self.inputs)
-        changes = np.diff(residuals * weight, axis=0).reshape(len(outputs) - 1, -1)
-        share = np.linalg.lstsq(changes.T, (residuals[-1] * weight).ravel(), rcond=1e-10)[0]
-        result: Array = outputs[-1] - np.tensordot(share, np.diff(outputs, axis=0), axes=1)
-        least = _LEAST_SHARE_LEFT * outputs[-1, :, -1]
+        start, end = self.last
+        result: Array = start + self.factor * (end - start)
+        least = _LEAST_SHARE_LEFT * end[:, -1]
         dying = result[:, -1] < least
-        result[dying] = outputs[-1, dying]
+        result[dying] = end[dying]
         result[dying, -1] = least[dying]
         return result
 

@@ -99,7 +99,7 @@ def test_a_search_that_cannot_come_up_to_its_goal_gives_up() -> None:
 
 @pytest.mark.parametrize(("seed", "n_start"), [(0, 30), (4, 15), (6, 15)])
 def test_no_search_gives_up_that_comes_up_to_its_goal(seed: int, n_start: int) -> None:
-    """Accelerated sweeps that gain little stand between others that gain much."""
+    """Plain sweeps that gain little stand between over-relaxed ones that gain much."""
     x = overlapping(np.random.default_rng(seed))
     nearest = np.square(x[:, None] - x[:n_start]).sum(axis=2).argmin(axis=1)
     resp = list(np.eye(n_start)[nearest].T.copy())
