@@ -21,6 +21,7 @@ def with_level_numbers(
     extend: bool,
     feature_names: Sequence[str] | None = None,
     max_state_bytes: Any = None,
+    holes: bool = False,
 ) -> tuple[Any, LevelNames]:
     """The rows X (N, D) with numbers in the place of texts, and the names of the levels, by column.
 
@@ -28,7 +29,7 @@ def with_level_numbers(
     do columns of another family than of categories, whose check then refuses texts. `known`: names that have numbers
     already. With `extend`, new texts get the next numbers; without, they are levels that nobody has seen.
     `feature_names`: of an earlier data frame, for rows without names. `max_state_bytes`: a
-    setting of the stream, whose names have their share of it.
+    setting of the stream, whose names have their share of it. `holes`: None and NaN are missing values.
 
     Raises NotNumericError, with the row, for a column of texts and other values.
     """
@@ -44,7 +45,9 @@ def with_level_numbers(
     found = False
     for column in columns:
         values = np.asarray(table.iloc[:, column] if frame else table[:, column], dtype=object).tolist()
-        texts = texts_of(values, table.columns[column] if frame else column)
+        if holes and frame:  # pandas has missing values of other types, too
+            values = [None if gone else value for value, gone in zip(values, table.iloc[:, column].isna(), strict=True)]
+        texts = texts_of(values, table.columns[column] if frame else column, holes=holes)
         if texts is None:
             continue
         found = True

@@ -28,10 +28,10 @@ def checked_for(estimator: Any, X: Any, family: Any, *, reset: bool, holes: bool
     frame. Raises SettingError for a mapping that names no product of these columns."""
     if not isinstance(family, Mapping):
         return checked_points(estimator, X, domain_of(family), reset=reset, holes=holes)
-    x = checked_points(estimator, X, REAL, reset=reset)
+    x = checked_points(estimator, X, REAL, reset=reset, holes=holes)
     text = known_family(family, feature_names_of(estimator))
     check_columns(text, x.shape[1])
-    FAMILIES[text].domain.check(x)
+    FAMILIES[text].domain.check(x, holes=holes)
     return x
 
 

@@ -180,7 +180,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         return self._fit(X, sample_weight, times)
 
     def _fit(self, X: Any, sample_weight: Any, times: Any) -> Self:
-        X, level_names = with_level_numbers(X, self.family, {}, extend=True, max_state_bytes=self.max_state_bytes)
+        holes, room = self.missing == "marginal", self.max_state_bytes
+        X, level_names = with_level_numbers(X, self.family, {}, extend=True, max_state_bytes=room, holes=holes)
         x = self._weighted(self._checked(X, reset=True), sample_weight)
         settings = self._settings(x.shape[1], level_names=level_names)
         if isinstance(x, WeightedRows):
@@ -443,8 +444,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
     def _with_level_numbers(self, X: Any, *, extend: bool) -> tuple[Any, LevelNames]:
         """X with level numbers in the place of texts, and the names of the levels after it."""
         known, names = self._fitted.state.settings.level_names or {}, feature_names_of(self)
+        holes, room = self.missing == "marginal", self.max_state_bytes
         return with_level_numbers(
-            X, self.family, known, extend=extend, feature_names=names, max_state_bytes=self.max_state_bytes
+            X, self.family, known, extend=extend, feature_names=names, max_state_bytes=room, holes=holes
         )
 
     def _piece_runner(self) -> PieceRunner:

@@ -18,7 +18,7 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.multinomial import DirichletMultinomial
 from shoal.families.negative_binomial import BetaNegativeBinomial
 from shoal.families.poisson import GammaPoisson
-from shoal.families.product import ProductPrior
+from shoal.families.product import ProductPrior, names_given
 from shoal.families.registry import (
     DEFAULT_FAMILY,
     FAMILIES,
@@ -62,6 +62,7 @@ __all__ = [
     "kl",
     "known_family",
     "log_marginal",
+    "names_given",
     "register",
     "scale_inplace",
     "shown_family",

@@ -93,12 +93,12 @@ class Domain:
         """No points (0, D)."""
         return self.held(np.zeros((0, n_features)))
 
-    def check_columns(self, x: Array, columns: tuple[int, ...]) -> None:
+    def check_columns(self, x: Array, columns: tuple[int, ...], *, holes: bool = False) -> None:
         """Raise OutsideDomainError for the first value, in these columns of a table (N, D), that is not allowed, and
-        for the first row that is none of the domain there."""
+        for the first row that is none of the domain there. With `holes`, NaN is allowed."""
         part = x[:, columns]
         if self.allowed is not _anything:
-            self._check_values(np.ravel(part), lambda k: (k // len(columns), columns[k % len(columns)]), holes=False)
+            self._check_values(np.ravel(part), lambda k: (k // len(columns), columns[k % len(columns)]), holes)
         self._check_rows(part)
 
     def _check_form(self) -> None:

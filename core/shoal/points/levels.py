@@ -36,11 +36,14 @@ _OBJECT_BYTES = 64
 """Of a text in memory, beside its characters, with its place in a list."""
 
 
-def extended(names: Sequence[str], texts: Iterable[str], room: float = math.inf) -> tuple[str, ...]:
-    """The names with the new ones of some texts behind them, as far as there is room. `room`: most bytes of all."""
+def extended(names: Sequence[str], texts: Iterable[str | None], room: float = math.inf) -> tuple[str, ...]:
+    """The names with the new ones of some texts behind them, as far as there is room. `room`: most bytes of all. None
+    is a missing text."""
     known = dict.fromkeys(names)
     room -= bytes_of_names(known)
     for text in texts:
+        if text is None:
+            continue
         needed = 0 if text in known else bytes_of_names([text])
         if 0 < needed <= room and len(known) < MOST_NAMED_LEVELS:  # whatever the batches that the texts come in
             known[text] = None
@@ -53,9 +56,9 @@ def bytes_of_names(names: Iterable[str]) -> int:
     return sum(_OBJECT_BYTES + len(name.encode("utf-8", "surrogatepass")) for name in names)
 
 
-def numbers_of(texts: Iterable[str], names: Sequence[str]) -> Array:
-    """The level number of each text, `OTHER_LEVEL` for one without a name."""
-    places = {name: float(place) for place, name in enumerate(names)}
+def numbers_of(texts: Iterable[str | None], names: Sequence[str]) -> Array:
+    """The level number of each text, `OTHER_LEVEL` for one without a name, and NaN for a missing one."""
+    places: dict[str | None, float] = {name: float(place) for place, name in enumerate(names)} | {None: math.nan}
     return np.array([places.get(text, OTHER_LEVEL) for text in texts], dtype=np.float64)
 
 
@@ -64,14 +67,17 @@ def extends(names: Sequence[str], before: Sequence[str]) -> bool:
     return tuple(names[: len(before)]) == tuple(before)
 
 
-def texts_of(values: Sequence[Any], column: object) -> list[str] | None:
+def texts_of(values: Sequence[Any], column: object, *, holes: bool = False) -> list[str | None] | None:
     """The values of a column, where they are texts; None where none is.
 
-    Raises NotNumericError, with the row, for a column of texts and other values, and for an empty or too long text.
+    With `holes`, None and NaN are missing values, and come back as None. Raises NotNumericError, with the row, for a
+    column of texts and other values, and for an empty or too long text.
     """
     if not any(isinstance(value, str) for value in values):
         return None
     for row, value in enumerate(values):
+        if holes and _is_missing(value):
+            continue
         if not isinstance(value, str):
             raise NotNumericError(
                 f"row {row} holds {value!r:.40} in column {column!r}, whose other values are texts; send one kind",
@@ -83,4 +89,8 @@ def texts_of(values: Sequence[Any], column: object) -> list[str] | None:
                 f"{MAX_LEVEL_NAME}",
                 row=row,
             )
-    return [str(value) for value in values]
+    return [str(value) if isinstance(value, str) else None for value in values]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

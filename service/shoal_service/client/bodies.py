@@ -99,7 +99,9 @@ def _arrow(batch: Batch) -> Body:
     if batch.names is not None:
         columns = [pa.array(np.ascontiguousarray(column)) for column in x.T]
         for column, words in batch.texts:
-            columns[column] = pa.DictionaryArray.from_arrays(x[:, column].astype(np.int32), list(words))
+            missing = np.isnan(x[:, column])
+            places = pa.array(np.where(missing, 0, x[:, column]).astype(np.int32), mask=missing)
+            columns[column] = pa.DictionaryArray.from_arrays(places, list(words))
         table = pa.record_batch(columns, list(batch.names))
     else:
         lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).ravel()), x.shape[1])

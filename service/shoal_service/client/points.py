@@ -139,8 +139,9 @@ class Batcher:
 
     def _hold(self, rows: Any, fields: FieldLists | None, *, copy: bool) -> None:
         if rows.shape[0]:  # converted batch by batch: the item may be a memory map larger than memory
-            if self._text_columns is None:
-                self._text_columns = columns_of_texts(rows[0]) if rows.dtype == object else frozenset()
+            if self._text_columns is None or (self._holes and rows.dtype == object):  # values may be missing so far
+                found = columns_of_texts(rows, holes=self._holes) if rows.dtype == object else frozenset()
+                self._text_columns = found | (self._text_columns or frozenset())
             single = rows.dtype.kind == "f" and rows.dtype.itemsize == 4 and not is_sparse(rows)
             kind = object if rows.dtype == object else np.float32 if single else np.float64
             self._held.append((rows.astype(kind, copy=copy), fields))

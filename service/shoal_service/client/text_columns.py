@@ -1,5 +1,6 @@
 """Columns of texts, which stand for categories: in tables of objects, and as places among their distinct texts."""
 
+import math
 import numbers
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -23,9 +24,10 @@ def holds_texts(table: npt.NDArray[Any]) -> bool:
     )
 
 
-def columns_of_texts(row: Sequence[Any]) -> frozenset[int]:
-    """The columns that hold a text in a row."""
-    return frozenset(column for column, value in enumerate(row) if isinstance(value, str))
+def columns_of_texts(table: npt.NDArray[Any], *, holes: bool) -> frozenset[int]:
+    """The columns of a table (n, D) whose first value is a text; with `holes`, the first one that is not missing."""
+    firsts = (next((v for v in values if not (holes and _is_missing(v))), None) for values in table.T)
+    return frozenset(column for column, value in enumerate(firsts) if isinstance(value, str))
 
 
 def with_places(
@@ -33,8 +35,8 @@ def with_places(
 ) -> tuple[npt.NDArray[np.float64], Texts]:
     """The table (n, D) of objects as numbers, with the place of each text among the texts of its column; and these.
 
-    `columns` hold texts, the others numbers. With `holes`, None among numbers is a missing value. Raises BadPointsError
-    with the row in the source and the column of the first value of another kind.
+    `columns` hold texts, the others numbers. With `holes`, None and NaN are missing values. Raises BadPointsError with
+    the row in the source and the column of the first value of another kind.
     """
     for row, values in enumerate(table.tolist()):
         for column, value in enumerate(values):
@@ -44,18 +46,20 @@ def with_places(
     for column in range(table.shape[1]):
         values = table[:, column]
         if column in columns:
-            places = {text: place for place, text in enumerate(dict.fromkeys(values))}
-            texts.append((column, tuple(map(str, places))))
-            values = [places[text] for text in values]
+            known = [text for text in dict.fromkeys(values) if isinstance(text, str)]
+            places = {text: float(place) for place, text in enumerate(known)}
+            if known:
+                texts.append((column, tuple(map(str, known))))
+            values = [places.get(text, math.nan) for text in values]
         x[:, column] = values
     return x, tuple(texts)
 
 
 def _check(value: Any, text: bool, row: int, column: object, holes: bool) -> None:
     where = f"row {row} holds {value!r:.60} in column {column!r}"
+    if holes and _is_missing(value):
+        return
     if not text:
-        if holes and value is None:
-            return
         if isinstance(value, str):
             raise BadPointsError(f"{where}, which holds numbers in the rows before; send one kind", row=row)
         if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
@@ -74,5 +78,9 @@ def texts_in_place(x: npt.NDArray[Any], texts: Texts) -> npt.NDArray[Any]:
     """The table (n, D) as objects, with the texts in the place of their places."""
     table = x.astype(object)
     for column, words in texts:
-        table[:, column] = [words[int(place)] for place in x[:, column]]
+        table[:, column] = [None if math.isnan(place) else words[int(place)] for place in x[:, column]]
     return table
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -96,5 +96,6 @@ def with_level_numbers(points: Points, settings: "StreamSettings") -> Points:
     x = np.array(points.x, dtype=np.float64)
     for column, texts in points.texts:
         numbers = numbers_of(texts, (settings.level_names or {}).get(column, ()))
-        x[:, column] = numbers[x[:, column].astype(np.int64)]
+        present = ~np.isnan(x[:, column])
+        x[present, column] = numbers[x[present, column].astype(np.int64)]
     return points._replace(x=x, texts=None)

@@ -23,10 +23,17 @@ def read_settings(canonical: bytes) -> "StreamSettings":
 
 
 def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
-    """Settings of a new stream from a JSON object. Raises SettingError, and LimitError above a limit of the service."""
+    """Settings of a new stream from a JSON object. Raises SettingError, and LimitError above a limit of the service.
+
+    Names of features may also come from a mapping of them to families, and their number from the names.
+    """
     load_engines()
+    from shoal.families import names_given
     from shoal.mixture import StreamSettings
 
+    names = names_given(values.get("family"))
+    if names and values.get("feature_names") is None and values.get("n_features", len(names)) == len(names):
+        values = {**values, "feature_names": names}
     if "n_features" not in values and isinstance(values.get("feature_names"), list):
         values = {**values, "n_features": len(values["feature_names"])}
     if "n_features" not in values:

@@ -148,7 +148,8 @@ def _parse_row(row: int, text: str, limits: WireLimits) -> list[Any]:
         return plain
     parts = [part.strip(" ") for part in text.split(",")]
     if limits.texts:
-        return [float(part) if _NUMBER.fullmatch(part) else part for part in parts]
+        missing = _MISSING if limits.holes else ()
+        return [None if part.lower() in missing else float(part) if _NUMBER.fullmatch(part) else part for part in parts]
     if limits.holes:
         parts = ["nan" if part.lower() in _MISSING else part for part in parts]
     for column, part in enumerate(parts):

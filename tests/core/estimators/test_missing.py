@@ -1,10 +1,13 @@
 """`missing` of the streaming estimator: refused by default, or taken through learning, refinement and predictions."""
 
 import io
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
 
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError
@@ -40,6 +43,44 @@ def test_holes_are_learnt_refined_saved_and_predicted() -> None:
     assert (model.predict(HOLED) == model.predict(X)).mean() > 0.94
     assert np.isfinite(model.score_samples(HOLED)).all()
     np.testing.assert_allclose(model.predict_proba(HOLED).sum(axis=1) + model.novelty(HOLED), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["object", "string", "category", "rows"])
+def test_holes_in_mixed_columns_are_learnt_refined_and_predicted(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    labels = rng.integers(3, size=1_200)
+    columns = {
+        "cpu": np.array([20.0, 60.0, 90.0])[labels] + rng.normal(scale=4.0, size=1_200),
+        "errors": rng.poisson(np.array([0.3, 0.5, 12.0])[labels]).astype(float),
+        "region": np.array(["eu", "asia", "us"])[labels],
+    }
+    whole = pd.DataFrame(columns)
+    holes = rng.random(whole.shape) < 0.1
+    holes[0] = [False, False, True]
+    holes[:, 0] &= ~holes.all(axis=1)
+    holed: Any = whole.mask(holes)
+    family: dict[Any, str] = {"cpu": "gaussian", "errors": "poisson", "region": "categorical"}
+    if kind == "rows":
+        holed, whole = holed.to_numpy(dtype=object).tolist(), whole.to_numpy(dtype=object).tolist()
+        family = dict(enumerate(family.values()))
+    else:
+        holed = holed.astype({"region": kind})
+    model = StreamingDPMixture(family, missing="marginal", warmup_points=300).fit(holed)
+    assert sum(model.weights_ > 0.05) == 3  # a refinement may draw a rare level for a hole, and set it apart
+    assert set(model.level_names_["region" if kind != "rows" else 2]) == {"eu", "asia", "us"}
+    report = model.refine()
+    assert report.bound_after >= report.bound_before
+    assert adjusted_rand_score(labels, model.predict(whole)) > 0.99
+    assert adjusted_rand_score(labels, model.predict(holed)) > 0.95
+    np.testing.assert_allclose(model.predict_proba(holed).sum(axis=1) + model.novelty(holed), 1.0)
+
+
+def test_mixed_columns_without_marginals_name_the_row() -> None:
+    rows = [[0.5, "eu"], [1.5, None], [0.7, "us"]]
+    with pytest.raises(ValueError, match="row 1 holds None in column 1"):
+        StreamingDPMixture({0: "gaussian", 1: "categorical"}).fit(rows)
+    with pytest.raises(SettingError, match="cannot learn points with missing values"):
+        StreamingDPMixture({0: "gaussian", 1: "dirichlet"}, missing="marginal").fit([[0.5, 1.0]])
 
 
 def test_what_a_hole_means_is_part_of_the_stream() -> None:

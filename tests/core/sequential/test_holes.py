@@ -18,6 +18,7 @@ from shoal.refinement.problem import window_problem
 from shoal.sequential import assimilate_inplace, initial_state, publish
 
 NAN = np.nan
+MIXED = '{"0":"gaussian","1":"poisson","2":"categorical"}'
 
 
 def clusters(n: int, d: int = 3, seed: int = 0, share: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +86,13 @@ def test_a_stream_without_holes_is_the_same_to_the_bit() -> None:
     assert publish(plain).log_density(x[:5]).tolist() == publish(ready).log_density(x[:5]).tolist()
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical", MIXED])
 def test_it_is_the_same_wherever_it_is_cut_and_saved(family: str) -> None:
     x, _ = clusters(700, seed=3, share=0.15)
-    x = np.maximum(np.round(x), 0.0) if family == "poisson" else x
+    if family != "gaussian":
+        x[:, 1:] = np.maximum(np.round(x[:, 1:]), 0.0)
+    if family in ("poisson", "categorical"):
+        x[:, 0] = np.maximum(np.round(x[:, 0]), 0.0)
     weights = np.where(np.arange(700) % 3 == 0, 2.5, 1.0)
     settings = StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=200, half_life=400.0)
     whole, _ = assimilate_inplace(initial_state(settings), WeightedRows(x, weights))

@@ -65,6 +65,27 @@ def asked(shoal: Shoal, serve_on_loopback: Callable[[Deliver], str], real_shoal:
     return lambda *arguments, **more: shoal(*arguments, "--url", url, **more)
 
 
+@pytest.mark.parametrize("name", ["points.csv", "points.ndjson", "lists.ndjson", "points.parquet", "coded.parquet"])
+def test_missing_texts_and_numbers_are_holes_where_the_stream_accepts_them(
+    asked: Shoal, tmp_path: Path, name: str
+) -> None:
+    """Whatever the file, also in its first row, and with the names of the features from the family alone."""
+    table = rows()
+    for i in range(0, len(table), 7):
+        table[i][i // 7 % 3] = None if i else table[i][0]
+    table[0][2] = None
+    path, stream = written(tmp_path / name, table), f"texts-{next(STREAMS)}"
+    options = ["--stream", stream, "--create", "--set", f"family={FAMILY}", "--set", "warmup_points=40", "--wait"]
+    refused = asked("ingest", str(path), *options)
+    assert refused.exit_code != 0
+    assert "row" in refused.output or "line" in refused.output
+    done = asked("ingest", str(path), *options, "--set", "missing=marginal")
+    assert done.exit_code == 0, done.output
+    assert settings_of(asked, stream)["feature_names"] == NAMES  # known from the family where the file has lists
+    assert set(settings_of(asked, stream)["level_names"]["2"]) == set(REGIONS)
+    assert sum(mass for mass, *_ in components(asked, stream)) == pytest.approx(60)
+
+
 def created(asked: Shoal) -> str:
     stream = f"texts-{next(STREAMS)}"
     settings = [word for setting in SETTINGS for word in ("--set", setting)]

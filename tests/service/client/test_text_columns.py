@@ -88,6 +88,27 @@ def test_a_missing_number_beside_texts_is_a_hole() -> None:
     assert batch.texts == ((1, ("a", "b")),)
 
 
+@pytest.mark.parametrize("kind", ["msgpack", "ndjson", "arrow"])
+def test_a_missing_text_is_a_hole_in_every_format(kind: Format) -> None:
+    limits = WireLimits(1 << 24, 10_000, 1_000, texts=True, holes=True)
+    frame = FRAME.assign(region=[None, "us", np.nan, "ap", "us"])
+    found: list[list[Any]] = []
+    for batch in cut(frame, 2, holes=True):
+        body = body_of(batch, kind)
+        points = decode(body.content, body.content_type, limits, n_features=3)
+        words = dict(points.texts or ())
+        found += [[words[2][int(v)] if v == v and 2 in words else None for v in row[2:]] for row in points.x.tolist()]
+    assert found == [[None], ["us"], [None], ["ap"], ["us"]]
+    assert cut(frame, 2, holes=True)[0].table()[0, 2] is None
+
+
+def test_texts_that_come_after_a_batch_without_any() -> None:
+    frame = FRAME.assign(region=[None, None, None, "ap", "us"])
+    first, second = cut(frame, holes=True)
+    assert (first.texts, second.texts) == ((), ((2, ("ap", "us")),))
+    assert np.isnan(first.x[:, 2]).all()
+
+
 def test_a_batch_without_a_row_forgets_its_texts() -> None:
     (batch,) = cut(ROWS, 5)
     left = batch.without(1)

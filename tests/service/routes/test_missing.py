@@ -56,6 +56,50 @@ async def test_holes_are_learned_scored_and_predicted(start: Any) -> None:
         assert again == before
 
 
+async def test_missing_texts_and_numbers_of_mixed_columns(start: Any) -> None:
+    """Features get their names from the family. All formats give the same, before and after a restart."""
+    family = {"cpu": "gaussian", "errors": "poisson", "region": "categorical"}
+    settings = {"family": family, "missing": "marginal", "warmup_points": 100}
+    rng = np.random.default_rng(4)
+    kinds = rng.integers(2, size=200)
+    rows: list[list[Any]] = [
+        [rng.normal(9.0 * k), int(rng.poisson(1 + 20 * k)), "eu" if k else "us"] for k in kinds.tolist()
+    ]
+    for i in range(0, 200, 5):
+        rows[i][i // 5 % 3] = None
+    async with start() as running:
+        assert (await running.http.put("/streams/s", json=settings)).status_code == 201
+        shown = (await running.json("/streams/s"))["settings"]
+        assert (shown["feature_names"], shown["n_features"], shown["family"]) == ([*family], 3, family)
+        wait = {"wait": "applied", "timeout": 60}
+        reply = await running.http.post("/streams/s/ingest", params=wait, json={"points": rows})
+        assert reply.status_code == 200, reply.text
+        lines = "".join(json.dumps(dict(zip(family, row, strict=True))) + "\n" for row in rows)
+        assert (await running.json("/streams/s"))["settings"]["level_names"] == {"2": ["eu", "us"]}
+        components = (await running.json("/streams/s/components"))["components"]
+        assert sum(one["mass"] for one in components) == pytest.approx(200)
+        whole = (await running.http.post("/streams/s/score", json={"points": rows})).json()
+        named = await running.http.post(
+            "/streams/s/score", content=lines, headers={"Content-Type": "application/x-ndjson"}
+        )
+        assert named.json() == whole
+        levels = {"eu": 0.0, "us": 1.0, None: np.nan}
+        table = np.array([[*row[:2], levels[row[2]]] for row in rows], dtype="<f8")
+        body = {"d": 3, "t": "f8", "x": table.tobytes(), "c": [[2, ["eu", "us"]]]}
+        packed = {"content": msgspec.msgpack.encode(body), "headers": {"Content-Type": "application/msgpack"}}
+        assert (await running.http.post("/streams/s/score", **packed)).json() == whole
+        query = [",".join("" if value is None else str(value) for value in row) for row in rows[:9]]
+        predicted = (await running.json("/streams/s/predict", x=query))["predictions"]
+        assert [one["log_density"] for one in predicted] == pytest.approx(whole["log_density"][:9], rel=1e-12)
+        plain = await running.http.put("/streams/t", json={"family": family})
+        assert plain.status_code == 201
+        reply = await running.http.post("/streams/t/ingest", json={"points": rows})
+        assert (reply.status_code, reply.json()["row"]) == (400, 0)
+    async with start() as running:
+        again = (await running.json("/streams/s/components", min_offset=200, timeout=60))["components"]
+        assert again == components
+
+
 @ON_MEMORY
 async def test_a_stream_that_does_not_take_them_names_row_and_feature(running: Any) -> None:
     await running.http.put("/streams/s", json={"n_features": 2})

@@ -230,6 +230,29 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
         strength = self._sums(self.pseudo_counts[None, :])[0]
         return CategoricalConstants(self.pseudo_counts.copy(), strength, self.start.copy())
 
+    # Points with holes
+
+    def marginal_log_predictive(self, params: CategoricalParams, x: Array) -> Array:
+        """The probability of the observed features: they are independent given the component. Exact."""
+        table = self.predictive(params).log_probability
+        missing = np.isnan(x)
+        places = self._places(np.where(missing, 0.0, x))
+        return np.asarray(np.where(missing[:, :, None], 0.0, table.T[places]).sum(axis=1))
+
+    def expected_stats(self, params: CategoricalParams, x: Array, resp: Array) -> CategoricalStats:
+        """A hole counts as the probabilities of its levels, which leaves them where they were."""
+        missing = np.isnan(x)
+        seen = np.zeros(self.pseudo_counts.size)
+        seen[self._places(np.where(missing, 0.0, x))[~missing]] = 1.0
+        expected = np.where(missing[self._feature], self._shares(params.pseudo_counts), seen)
+        return CategoricalStats(resp.copy(), resp[:, None] * expected)
+
+    def drawn_missing(self, params: CategoricalParams, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with the level of each hole drawn by the component's probabilities."""
+        log_probability = self.predictive(params).log_probability[:1]
+        drawn = self.sample_points(CategoricalDraw(log_probability), 1, rng)[0, 0]
+        return np.where(np.isnan(x), drawn, x)
+
     # Abilities that engines ask for
 
     def natural_statistics(self, x: Array, origin: Origin) -> Statistics:

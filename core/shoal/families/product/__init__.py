@@ -1,6 +1,13 @@
 """Products of families over blocks of columns."""
 
-from shoal.families.product.columns import Columns, blocks_of, canonical_text, is_text_of_product, mapping_of
+from shoal.families.product.columns import (
+    Columns,
+    blocks_of,
+    canonical_text,
+    is_text_of_product,
+    mapping_of,
+    names_given,
+)
 from shoal.families.product.domain import ProductDomain
 from shoal.families.product.prior import ProductPrior, product_class
 
@@ -12,5 +19,6 @@ __all__ = [
     "canonical_text",
     "is_text_of_product",
     "mapping_of",
+    "names_given",
     "product_class",
 ]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from shoal.errors import SettingError
 
 _RANGE = re.compile(r"(\d{1,8})(?:-(\d{1,8}))?")
+_COLUMNS = re.compile(r"[\d\s,-]*")
 _MOST_COLUMNS = 1 << 16
 
 
@@ -47,6 +48,15 @@ def canonical_text(given: Mapping[Any, Any], names: Sequence[str] | None = None)
     for column in sorted(owner):
         blocks.setdefault(owner[column], []).append(column)
     return json.dumps({_key_of(columns): family for family, columns in blocks.items()}, separators=(",", ":"))
+
+
+def names_given(family: Any) -> list[str] | None:
+    """The keys of a mapping, or of its JSON, in order, where each can only be the name of a feature; None otherwise."""
+    given = mapping_of(family) if is_text_of_product(family) else family
+    if not isinstance(given, Mapping) or not given:
+        return None
+    names = [key for key in given if isinstance(key, str) and not _COLUMNS.fullmatch(key)]
+    return names if len(names) == len(given) else None
 
 
 def blocks_of(text: str) -> tuple[Columns, ...]:
@@ -88,7 +98,7 @@ def _columns_of(key: Any, names: Sequence[str] | None) -> list[int]:
             break
         columns += range(first, last + 1)
     if not columns:
-        known = f"; the features are {', '.join(map(repr, names))}" if names is not None else ""
+        known = "; names need feature_names" if names is None else f"; the features are {', '.join(map(repr, names))}"
         raise SettingError(f"{str(key)[:80]!r} names no columns; give numbers from 0, such as '2' or '0-3,7'{known}")
     return columns
 

@@ -29,11 +29,11 @@ class ProductDomain(Domain):
         return held
 
     def _check_table(self, x: Array, holes: bool) -> None:
-        """Raise OutsideDomainError for the first row that some block refuses. It takes no missing values."""
+        """Raise OutsideDomainError for the first row that some block refuses."""
         faults = list[OutsideDomainError]()
         for domain, columns in self.parts:
             try:
-                domain.check_columns(x, columns)
+                domain.check_columns(x, columns, holes=holes)
             except OutsideDomainError as error:
                 faults.append(error)
         if faults:

@@ -14,6 +14,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily
 from shoal.families.derived import collapsed_log_marginal
+from shoal.families.holes import TakesHoles, takes_holes
 from shoal.families.hyperparameters import Hyperparameters
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.natural_statistics import statistics as statistics_of
@@ -345,6 +346,30 @@ class ProductPrior(Hyperparameters):
         return whole
 
 
+class ProductWithHoles(ProductPrior):
+    """A product of families that all take points with missing values, also where a whole block is missing."""
+
+    def marginal_log_predictive(self, params: Any, x: Array) -> Array:
+        """log p(x_O | posterior k) (N, K): the sum over the blocks, as they are independent given the component."""
+        parts = parted(params)
+        found = np.zeros((len(x), len(parts[0][0])))
+        for (block, points), own in zip(self._parts(x), parts, strict=True):
+            seen = ~np.isnan(points).all(axis=1)
+            found[seen] += cast(TakesHoles, block).marginal_log_predictive(own, points[seen])
+        return found
+
+    def expected_stats(self, params: Any, x: Array, resp: Array) -> Any:
+        """Those of the blocks."""
+        own = zip(self._parts(x[None]), parted(params), strict=True)
+        return joined([cast(TakesHoles, block).expected_stats(part, points[0], resp) for (block, points), part in own])
+
+    def drawn_missing(self, params: Any, x: Array, rng: np.random.Generator) -> Array:
+        """The point (D,) with each hole drawn by its block."""
+        own = zip(self._parts(x[None]), parted(params), strict=True)
+        drawn = [cast(TakesHoles, block).drawn_missing(part, points[0], rng) for (block, points), part in own]
+        return self._in_columns(drawn)
+
+
 def _table(x: Any) -> Array:
     return x.toarray() if hasattr(x, "toarray") else np.asarray(x)
 
@@ -362,7 +387,8 @@ def _made(text: str, blocks: tuple[Columns, ...], kinds: tuple[type[AnyFamily], 
     domain = ProductDomain("mixed columns", allowed, parts=parts)
     columns = tuple(np.array(block.columns) for block in blocks)
     fields = {"name": text, "domain": domain, "columns": columns, "kinds": kinds, "FIELDS": {}}
-    return cast(type[ProductPrior], type("ProductPrior", (ProductPrior,), fields))
+    base = ProductWithHoles if all(map(takes_holes, kinds)) else ProductPrior
+    return cast(type[ProductPrior], type("ProductPrior", (base,), fields))
 
 
 def _again(text: str, arrays: dict[str, Array]) -> Any:

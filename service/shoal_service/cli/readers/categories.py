@@ -25,10 +25,10 @@ class Categories(NamedTuple):
         """The columns of categories among the features of a file, by their place. Raises SettingError."""
         if self.family is None:
             return frozenset()
-        from shoal.families import FAMILIES, family_exists, known_family
+        from shoal.families import FAMILIES, family_exists, known_family, names_given
         from shoal.mixture import category_columns_of
 
-        family = known_family(self.family, self.feature_names or names)
+        family = known_family(self.family, self.feature_names or names or names_given(self.family))
         if not isinstance(family, str) or not family_exists(family):
             return frozenset()
         return self._places(category_columns_of(FAMILIES[family], width), names, width)

@@ -82,9 +82,7 @@ def _numbers_of(points: Any) -> Any:
     """The points, with zeros in the place of texts."""
     if not isinstance(points, np.ndarray) or points.dtype != object:
         return points
-    texts = [isinstance(value, str) for row in points[:1] for value in row]
-    if not texts:
-        return np.zeros(points.shape)
+    texts = np.array([isinstance(value, str) for value in points.ravel()], np.bool_).reshape(points.shape)
     return np.where(texts, 0.0, points).astype(np.float64)
 
 

@@ -1,5 +1,6 @@
 """Parquet and Arrow IPC files, with the extra `arrow`: columns of numbers, or one column of lists, batch by batch."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -183,13 +184,16 @@ class ColumnReader:
         """A column as floats, or as texts without spaces around them."""
         if name not in self._texts:
             return _floats(column)
-        return np.array([text.strip() for text in column.to_pylist()], dtype=object)
+        missing = math.nan  # accepted where the stream has `missing="marginal"`
+        return np.array([missing if text is None else text.strip() for text in column.to_pylist()], dtype=object)
 
     def _bad_texts(self, columns: list[Any]) -> dict[int, BadRowError]:
         """The rows with a text that cannot name a category."""
         faults: dict[int, BadRowError] = {}
         for name, column in zip(self._names, columns, strict=True):
             for i, text in enumerate(column.to_pylist() if name in self._texts else ()):
+                if text is None and self._bad.takes_holes:
+                    continue
                 try:
                     checked_text(text or "", f"column {name!r}")
                 except BadRowError as fault:

@@ -35,8 +35,8 @@ class NdjsonFile:
         self._all_fields = False
         self._objects = False
         self._point_names: list[str] | None = None
-        self._texts: frozenset[int] | None = None
-        """The features that are texts, by the first row."""
+        self._texts: dict[int, bool] = {}
+        """Whether a feature is texts, by the first row that has a value of it."""
 
     @property
     def names(self) -> list[str] | None:
@@ -60,7 +60,7 @@ class NdjsonFile:
             try:
                 values = decode(text)
                 values = values if plain else self._chosen(values)
-                if self._texts or self._texts is None:
+                if not self._texts or True in self._texts.values():
                     self._check_kinds(values)
                 yield line, values, None, text
             except msgspec.DecodeError:
@@ -148,7 +148,7 @@ class NdjsonFile:
         texts = self._categories(range(len(names)), None if listed else names) if _holds_text(values) else frozenset()
         for place, (name, one) in enumerate(zip(names, values, strict=True)):
             if not (_is_number(one) or _is_text(one, place in texts)):
-                raise BadRowError(f"is {_shown(one)}, not a number", "", f"field {name!r}")
+                raise BadRowError(f"is {_shown(one)}, not a number", _REMEDIES.get(type(one), ""), f"field {name!r}")
         return self._checked(values, names)
 
     def _filled(self, values: list[Any]) -> list[Any]:
@@ -175,14 +175,12 @@ class NdjsonFile:
         return found
 
     def _check_kinds(self, values: list[Any], names: Sequence[str] | None = None) -> None:
-        """Raise BadRowError for a feature that is a text, and a number in the first row, or the other way round."""
-        found = frozenset(place for place, value in enumerate(values) if isinstance(value, str))
-        if self._texts is None:
-            self._texts = found
-        other = min((place for place in found ^ self._texts if place < len(values)), default=None)
+        """Raise BadRowError for a feature that is a text, and a number in the rows before, or the other way round."""
+        kinds = ((place, isinstance(value, str)) for place, value in enumerate(values) if value == value)  # no NaN
+        other = next((place for place, text in kinds if self._texts.setdefault(place, text) != text), None)
         if other is not None:
             label = f"column {other}" if names is None else f"field {names[other]!r}"
-            kind = "texts" if other in self._texts else "numbers"
+            kind = "texts" if self._texts[other] else "numbers"
             raise BadRowError(f"is {_shown(values[other])}, and the lines before hold {kind}", "use one kind", label)
 
     def _fields(self, value: dict[str, Any]) -> tuple[Any, Any, Any, Any] | None:
@@ -214,6 +212,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+_REMEDIES = {
+    str: "a field of texts needs the family categorical",
+    type(None): "a stream with missing=marginal accepts missing values",
+}
+"""What to do about a value that is no number, by its type."""
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = "null" if value is None else repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

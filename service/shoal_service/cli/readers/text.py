@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -82,6 +83,8 @@ class CsvFile:
         self._layout: Layout | None = None
         self.texts: frozenset[int] | None = None
         """The features that hold texts, as the first row or the caller says. None before it."""
+        self._without_value: frozenset[int] = frozenset()
+        """Features of categories of which all rows so far lacked a value, so that they may hold texts."""
 
     def label(self, feature: int) -> str:
         """Name of a feature in the file."""
@@ -118,7 +121,10 @@ class CsvFile:
                     raise BadRowError(f"{counted(len(cells), 'column')}, the lines before have {width}")
                 values: list[Any] = cells if all_cells else [cells[i] for i in features]
                 if self.texts is None:
-                    self.texts = self._columns_of_texts(values)
+                    self.texts, self._without_value = self._columns_of_texts(values)
+                elif waiting := self._without_value:
+                    texts, empty = self._columns_of_texts(values)
+                    self.texts, self._without_value = self.texts | (waiting & texts), waiting & empty
                 if self.texts:
                     values = _with_texts(values, layout, self._bad, self.texts)
                 else:
@@ -128,12 +134,15 @@ class CsvFile:
             else:
                 yield line, values, self._fields_of(cells, layout) if has_fields else None, cells if kept else None
 
-    def _columns_of_texts(self, first: list[str]) -> frozenset[int]:
-        """The features that hold texts: categories whose first cell is no number, or whose levels have names."""
+    def _columns_of_texts(self, first: list[str]) -> tuple[frozenset[int], frozenset[int]]:
+        """The features that hold texts: categories whose first cell is no number, or whose levels have names. And the
+        categories without a first cell."""
         words = frozenset(place for place, cell in enumerate(first) if cell.strip() and not is_number(cell))
+        empty = frozenset(place for place, cell in enumerate(first) if not cell.strip())
         categories, width = self._bad.categories, len(first)
         found = categories.known_texts(self.names, width)
-        return found | (words & categories.among(self.names, width) if words else words)
+        among = categories.among(self.names, width) if words or empty else frozenset()
+        return found | (words & among), (empty & among) - found
 
     def _fields_of(self, cells: list[str], layout: Layout) -> tuple[Any, Any, Any, Any]:
         at = layout.at
@@ -168,7 +177,11 @@ def _with_texts(cells: list[str], layout: Layout, bad: BadRows, texts: frozenset
     numbers = iter(
         _numbers([cells[i] for i in others], layout._replace(features=[layout.features[i] for i in others]), bad)
     )
-    return [checked_text(cell, layout.label(i)) if i in texts else next(numbers) for i, cell in enumerate(cells)]
+    missing = {place for place in texts if bad.takes_holes and not cells[place].strip()}
+    return [
+        math.nan if i in missing else checked_text(cell, layout.label(i)) if i in texts else next(numbers)
+        for i, cell in enumerate(cells)
+    ]
 
 
 def _records(lines: io.TextIOWrapper, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:

@@ -59,7 +59,7 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
     batches = [batch for batch in batches if batch.num_rows]
-    batches, texts = _without_texts(pa, batches, features) if limits.texts else (batches, None)
+    batches, texts = _without_texts(pa, batches, features, limits.holes) if limits.texts else (batches, None)
     x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     names = _feature_names(pa, [schema.field(i) for i in features])
     if not columns:
@@ -123,7 +123,9 @@ def _holds_texts(pa: Any, kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _without_texts(pa: Any, batches: list[Batch], features: Sequence[int]) -> tuple[list[Batch], Texts | None]:
+def _without_texts(
+    pa: Any, batches: list[Batch], features: Sequence[int], holes: bool
+) -> tuple[list[Batch], Texts | None]:
     """The batches with numbers in the place of texts, and the texts by the place of their column among the features."""
     found = []
     for place, i in enumerate(features):
@@ -131,7 +133,7 @@ def _without_texts(pa: Any, batches: list[Batch], features: Sequence[int]) -> tu
         if not _holds_texts(pa, field.type):
             continue
         values = [value for batch in batches for value in _texts(pa, batch.column(i))]
-        numbers, texts = places_of(values, place)
+        numbers, texts = places_of(values, place, holes=holes)
         found.append((place, texts))
         ends = np.cumsum([0, *(batch.num_rows for batch in batches)])
         batches = [

@@ -24,11 +24,12 @@ def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple
     width = len(rows[0])
     check_shape(len(rows), width, limits)
     if any(length != width for length in set(map(len, rows))):
-        refuse_first_bad_row(rows, texts=True)
-    columns, found = [], []
+        refuse_first_bad_row(rows, holes=limits.holes, texts=True)
+    columns: list[list[Any]] = []
+    found: list[tuple[int, tuple[str, ...]]] = []
     for column, values in enumerate(zip(*rows, strict=True)):
         if any(isinstance(value, str) for value in values):
-            places, texts = places_of(values, column)
+            places, texts = places_of(values, column, holes=limits.holes)
             found.append((column, texts))
             columns.append(places)
         else:
@@ -36,12 +37,15 @@ def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple
     return table_of(list(zip(*columns, strict=True)), limits), tuple(found)
 
 
-def places_of(values: Sequence[Any], column: int) -> tuple[list[float], tuple[str, ...]]:
+def places_of(values: Sequence[Any], column: int, *, holes: bool = False) -> tuple[list[float | None], tuple[str, ...]]:
     """The place of each text of a column among its distinct texts, and these in the order in which they come.
 
-    Raises NotNumericError, with the row, for a value that is no text of 1 to 200 characters.
+    With `holes`, None is a missing value. Raises NotNumericError, with the row, for any other value that is no text of
+    1 to 200 characters.
     """
     for row, value in enumerate(values):
+        if holes and value is None:
+            continue
         if not isinstance(value, str):
             raise NotNumericError(
                 f"row {row} holds {shown(value)} in column {column}, which holds texts too; send one kind", row=row
@@ -50,13 +54,14 @@ def places_of(values: Sequence[Any], column: int) -> tuple[list[float], tuple[st
             raise NotNumericError(
                 f"row {row} holds a text of {len(value)} characters in column {column}; send 1 to {MAX_TEXT}", row=row
             )
-    places = {text: float(place) for place, text in enumerate(dict.fromkeys(values))}
-    return [places[text] for text in values], tuple(places)
+    texts = tuple(text for text in dict.fromkeys(values) if text is not None)
+    places: dict[str | None, float | None] = {text: float(place) for place, text in enumerate(texts)}
+    return [places.get(text) for text in values], texts
 
 
 def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: WireLimits) -> Texts | None:
     """Check the texts of columns of a table (N, D): distinct texts of 1 to 200 characters for the number of a column.
-    The values of such a column are places among its texts.
+    The values of such a column are places among its texts, or NaN where the stream accepts missing values.
 
     Raises MalformedBodyError, and NotNumericError where no column may hold texts.
     """
@@ -69,7 +74,8 @@ def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: Wire
                 f"distinct texts of 1 to {MAX_TEXT} characters"
             )
         values = x[:, column]
-        wrong = ~((values >= 0) & (values < len(texts)) & (values == np.floor(values)))
+        missing = limits.holes & np.isnan(values)
+        wrong = ~((values >= 0) & (values < len(texts)) & (values == np.floor(values)) | missing)
         if wrong.any():
             row = int(wrong.argmax())
             raise MalformedBodyError(
@@ -77,6 +83,6 @@ def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: Wire
                 f"{len(texts)} texts; send 0 for the first one"
             )
         if not limits.texts:
-            check_number(0, column, texts[int(values[0])])
+            check_number(0, column, texts[0 if missing[0] else int(values[0])])
         found[column] = tuple(texts)
     return tuple(found.items()) or None

@@ -25,8 +25,8 @@ from shoal_service.wire.points import (
     place_of,
 )
 
-VALUE_TYPES: tuple[Any, ...] = (float, float | None, float | str)
-"""What a value of a feature may be: a number; or also null, a missing one; or also a text, of a category."""
+VALUE_TYPES: tuple[Any, ...] = (float, float | None, float | str, float | str | None)
+"""What a value of a feature may be: a number, also null for a missing one, also a text for a category, or all three."""
 EXPECTED = "[1.0, 2.0]"
 _LONG = 20
 """Digits from which an integer is read as a float. Python refuses more than 4,300 digits, and none is exact then."""
@@ -34,7 +34,7 @@ _LONG = 20
 
 def value_type(limits: WireLimits) -> Any:
     """The one of `VALUE_TYPES` that the stream accepts."""
-    return VALUE_TYPES[2 if limits.texts else 1 if limits.holes else 0]
+    return VALUE_TYPES[2 * limits.texts + limits.holes]
 
 
 def table_of(rows: Sequence[Sequence[Any]], limits: WireLimits) -> Table:

@@ -45,7 +45,8 @@ class StreamIn(WireModel):
     family_reason: str | None = None
     """Why an automatic family was chosen. Shown, not meant to be set."""
     n_features: int | None = _setting(minimum=1)
-    """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead."""
+    """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead, or name
+    each feature in `family`."""
     feature_names: list[str] | None = None
     """A distinct name for each feature, in the order of the columns. They are learnt from the first points that have
     names, can be changed, and cannot be removed."""
