@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from shoal_service.cli.connectors import BadMessages, Connector, Progress, Step
+from shoal_service.cli.connectors import BadMessages, Connector, Progress, SourceAwayError, Step
 from shoal_service.cli.connectors import follow as follow_module
 from shoal_service.cli.connectors.follow import FileFollower
 from shoal_service.cli.connectors.lines import LineDecoder
@@ -224,6 +224,24 @@ def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> N
     reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True)
     assert all_points(reader, positions) == numbers(9, 23)
     assert reader.ended
+
+
+def test_a_folder_of_parquet_that_is_away_is_tried_again(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    parquet.write_table(pa.table({"a": [1.0], "b": [2.0]}), folder / "1.parquet")
+    reader = ParquetFolderReader(folder, bad_rows(), LOG, once=True)
+    folder.rename(tmp_path / "away")
+    with pytest.raises(SourceAwayError, match="cannot be read: No such file or directory"):
+        reader.read()
+    with pytest.raises(SourceAwayError):
+        reader.begin({"files": "0.parquet:1:0"})
+    (tmp_path / "away").rename(folder)
+    reader.begin({"files": "0.parquet:1:0"})
+    step = reader.read()
+    assert step is not None
+    assert step.after == "1.parquet:1:0"
 
 
 # -- a whole file

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.connectors.steps import SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow, parquet_batches, parquet_file
 from shoal_service.wire import RecordColumns
@@ -88,7 +88,10 @@ class ParquetFolderReader:
         """See `SourceReader.close`."""
 
     def _names(self) -> list[str]:
-        found = (path.name for path in self._folder.iterdir() if path.suffix in (".parquet", ".pq"))
+        try:
+            found = [path.name for path in self._folder.iterdir() if path.suffix in (".parquet", ".pq")]
+        except OSError as error:  # a network folder that is away for a while, for example
+            raise SourceAwayError(f"{self._folder} cannot be read: {error.strerror or error}") from error
         return sorted(name for name in found if not name.startswith((".", "_")))
 
     def _next_name(self) -> str | None:
