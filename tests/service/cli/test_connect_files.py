@@ -226,6 +226,26 @@ def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> N
     assert reader.ended
 
 
+@pytest.mark.parametrize("position", ["1.parquet:1:3", "1.parquet:2:0", "1.parquet:0:3"])
+def test_a_position_that_a_parquet_file_does_not_have_is_refused(tmp_path: Path, position: str) -> None:
+    """A file in the place of another one would be skipped without a word."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"a": [1.0, 2.0], "b": [2.0, 3.0]}), tmp_path / "1.parquet")
+    reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True)
+    reader.begin({"files": position})
+    with pytest.raises(CommandError, match="another file has taken its place"):
+        reader.read()
+
+
+def test_a_parquet_file_that_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"a": [1.0, 2.0], "b": [2.0, 3.0]}), tmp_path / "1.parquet")
+    for position in ("1.parquet:1:0", "1.parquet:0:2"):
+        reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True)
+        reader.begin({"files": position})
+        assert reader.read() is None
+
+
 def test_a_folder_of_parquet_that_is_away_is_tried_again(tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder = tmp_path / "in"

@@ -351,5 +351,6 @@ def test_after_offers_for_nothing_comes_a_pause(begin: Callable[[], Process], mo
     leader, (helper,) = leader_and_helpers(begin)
     claims_nothing(helper, monkeypatch)
     monkeypatch.setattr(pieces, "PAUSE_S", 1e9)
+    monkeypatch.setattr(pieces, "LEAST_GAIN", 1e9)  # on a machine that falters, the first pieces seem to have paid
     assert_same_as_alone(leader.sharing.runner())
     assert 0 < leader.sharing.counters.sent <= 2, "of one round, and never again"

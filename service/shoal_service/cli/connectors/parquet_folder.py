@@ -107,6 +107,7 @@ class ParquetFolderReader:
         pa, path = self._pa, self._place(self._folder / name)
         try:
             with parquet_file(pa, path) as file:
+                _refuse_place_beyond(file.metadata, path, first_group, first_row)
                 reader = ColumnReader(pa, file.schema_arrow, self._columns, self._records, self._bad)
                 for group in range(first_group, file.metadata.num_row_groups):
                     n_rows = file.metadata.row_group(group).num_rows
@@ -131,6 +132,17 @@ class ParquetFolderReader:
         after = (group + 1, 0) if done == n_rows else (group, done)
         position = f"{quote(name, safe='._-')}:{after[0]}:{after[1]}"
         return Step(PARTITION, position, points, batch.num_rows, self._bad.count - bad)
+
+
+def _refuse_place_beyond(metadata: Any, path: str, group: int, row: int) -> None:
+    """Raise CommandError where a file has no such row group and row to go on from: it is not the file that was read."""
+    n_groups = metadata.num_row_groups
+    ends_there = group == n_groups and row == 0
+    if not ends_there and (group >= n_groups or row > metadata.row_group(group).num_rows):
+        raise CommandError(
+            f"{path} has been read up to row {row} of row group {group}, and has no such row: another file has taken "
+            "its place; give new rows a file of a new name, or forget the position (shoal sources forget)"
+        )
 
 
 class _RowNames(Sequence[str]):
