@@ -46,18 +46,19 @@ def learn_file(
 
     model = StreamingDPMixture(**settings)
     done = 0
-    with open_rows_of_model(file, read, model.family) as points, progress_bar("fit", points) as advance:
+    rows = open_rows_of_model(file, read, model.family, holes=model.missing == "marginal")
+    with rows as points, progress_bar("fit", points) as advance:
         for whole in points.chunks():
             if not done:
                 model.set_params(family=family_of_columns(model.family, whole.names))
             times = _times(whole, points.name) if isinstance(model.half_life, str) else None
             step = most_rows or len(whole.points)
-            for rows in (slice(start, start + step) for start in range(0, len(whole.points), step)):
-                x = whole.points[rows]
+            for part in (slice(start, start + step) for start in range(0, len(whole.points), step)):
+                x = whole.points[part]
                 if done:
                     before(model, x)
                 learn = model.partial_fit if done else model.fit  # fit waits for kernels: results do not depend on time
-                learn(x, times=None if times is None else times[rows])
+                learn(x, times=None if times is None else times[part])
                 done += len(x)
                 advance(done)
     if not done:
@@ -65,12 +66,13 @@ def learn_file(
     return model, done
 
 
-def open_rows_of_model(file: str, read: "ReadOptions", family: Any) -> "PointFile":
-    """Open a file of points. Columns of categories, by the family, may hold texts."""
+def open_rows_of_model(file: str, read: "ReadOptions", family: Any, *, holes: bool = False) -> "PointFile":
+    """Open a file of points. Columns of categories, by the family, may hold texts. `holes`: values may be missing."""
     from shoal_service.cli.readers import BadRows, Categories, open_points
 
     name = "stdin" if file == "-" else file
-    return open_points(file, read, BadRows(name, categories=lambda: Categories.of({"family": family})))
+    categories = Categories.of({"family": family})
+    return open_points(file, read, BadRows(name, takes_holes=lambda: holes, categories=lambda: categories))
 
 
 def family_of_columns(family: Any, names: "Sequence[str] | None") -> Any:
@@ -103,7 +105,8 @@ def _label(model: Any, file: str, read: "ReadOptions", n_points: int, out: Path)
 
     labels = np.empty(n_points, dtype=np.int64)
     done = 0
-    with open_rows_of_model(file, read, model.family) as points, progress_bar("label", points) as advance:
+    rows = open_rows_of_model(file, read, model.family, holes=model.missing == "marginal")
+    with rows as points, progress_bar("label", points) as advance:
         for chunk in points:
             labels[done : done + len(chunk)] = model.predict(chunk)
             done += len(chunk)

@@ -35,6 +35,13 @@ class Method(StrEnum):
 ONE_PASS = (Method.default, Method.sva, Method.sva_pm)
 
 
+class Missing(StrEnum):
+    """What a missing value means."""
+
+    refuse = "refuse"
+    marginal = "marginal"
+
+
 class OnePassOptions(NamedTuple):
     """Options of the one-pass methods."""
 
@@ -52,6 +59,15 @@ class OnePassOptions(NamedTuple):
         typer.Option(
             "--refine/--no-refine",
             help="Refine the mixture from time to time with the last points, or not. (default: refine)",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None
+    missing: Annotated[
+        Missing | None,
+        typer.Option(
+            help="A missing value (an empty cell, null, NaN): refuse it, or score the point by its other features. "
+            "(default: refuse)",
             rich_help_panel=MODEL,
             show_default=False,
         ),
@@ -155,8 +171,10 @@ def estimator_settings(model: ModelOptions, one_pass: OnePassOptions, batch: Bat
         if method is not Method.default:
             _refuse(method, {"--refine": one_pass.refine or None}, "--method default")
         refinement = None if one_pass.refine is False else "auto"
-        return settings | {"half_life": _points_or_time(one_pass.half_life), "refinement": refinement}
-    streamed = {"--half-life": one_pass.half_life, "--refine": one_pass.refine}
+        missing = (one_pass.missing or Missing.refuse).value
+        half_life = _points_or_time(one_pass.half_life)
+        return settings | {"half_life": half_life, "refinement": refinement, "missing": missing}
+    streamed = {"--half-life": one_pass.half_life, "--refine": one_pass.refine, "--missing": one_pass.missing}
     _refuse(method, streamed, f"one-pass methods ({', '.join(ONE_PASS)})")
     return (
         settings | {"random_state": 0} | {name: value for name, value in batch._asdict().items() if value is not None}

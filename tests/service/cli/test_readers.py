@@ -172,7 +172,7 @@ def test_line_numbers_count_over_pieces_and_quoted_line_ends(tmp_path: Path) -> 
         ("[1, NaN]\n", {}, "line 1 is not JSON"),
         ("3\n", {}, "not an array of numbers"),
         ('{"a": 1, "b": 2, "c": "x"}\n', {}, "--columns a,b"),
-        ('{"a": 1}\n', {"columns": "a,b"}, "field 'b' is None"),
+        ('{"a": 1}\n', {"columns": "a,b"}, "field 'b' is missing"),
         ('{"a": true}\n', {"columns": "a"}, "field 'a' is True"),
     ],
 )

@@ -173,7 +173,7 @@ def test_sparse_records_are_read_as_the_service_reads_them(tmp_path: Path) -> No
             "'z' is not",
         ),
         ("x.ndjson", '{"id": "a", "x": 1}\n{"id": "b", "z": 2}\n', {"records": RecordColumns("id")}, "line 2"),
-        ("x.ndjson", "[1, null]\n", {}, "line 1: column 1 is None"),
+        ("x.ndjson", "[1, null]\n", {}, "line 1: column 1 is null"),
         ("x.ndjson", '{"point": [1, "a"], "key": "b"}\n', {}, r"field 'point\[1\]' is 'a'"),
         ("x.npy", "", {"records": RecordColumns("id")}, "numbers only"),
     ],

@@ -13,6 +13,8 @@ import pytest
 from fake_shoal import Deliver
 from typer.testing import Result
 
+from shoal import StreamingDPMixture
+
 Shoal = Callable[..., Result]
 NAMES = ["cpu", "errors", "region"]
 REGIONS = ["eu-west", "us-east", "10"]
@@ -222,6 +224,28 @@ def test_fit_learns_texts_as_the_library_does(shoal: Shoal, tmp_path: Path, kind
             assert fitted.exit_code == 0, fitted.output
             answers.append((json.loads(fitted.stdout)["components"], np.load(tmp_path / "labels.npy").tolist()))
     assert answers[:2] == answers[2:]
+
+
+@pytest.mark.parametrize("kind", ["h.csv", "h.ndjson", "h.parquet"])
+def test_fit_and_report_accept_missing_values_as_the_library_does(shoal: Shoal, tmp_path: Path, kind: str) -> None:
+    table = rows()
+    for i in range(0, len(table), 5):
+        table[i][i // 5 % 3] = None
+    path = written(tmp_path / kind, table)
+    options = ["--family", FAMILY, "--no-refine"]
+    refused = shoal("fit", path, *options)
+    assert refused.exit_code != 0
+    assert "missing=marginal" in refused.output
+    options += ["--missing", "marginal"]
+    fitted = shoal("fit", path, *options, "--json", "--out", tmp_path / "labels.npy")
+    assert fitted.exit_code == 0, fitted.output
+    model = StreamingDPMixture({0: "gaussian", 1: "poisson", 2: "categorical"}, missing="marginal", refinement=None)
+    assert np.load(tmp_path / "labels.npy").tolist() == model.fit(table).predict(table).tolist()
+    made = shoal("report", path, *options, "--output", tmp_path / "r.html")
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "eu-west" in page
+    assert "missing=&#x27;marginal&#x27;" in page, "the code that makes the same model"
 
 
 @pytest.mark.parametrize("more", [("--no-refine",), ("--method", "vdp")])

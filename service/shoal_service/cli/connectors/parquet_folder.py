@@ -134,7 +134,7 @@ class ParquetFolderReader:
         return Step(PARTITION, position, points, batch.num_rows, self._bad.count - bad)
 
 
-def _refuse_place_beyond(metadata: Any, path: str, group: int, row: int) -> None:
+def _refuse_place_beyond(metadata: Any, path: Path, group: int, row: int) -> None:
     """Raise CommandError where a file has no such row group and row to go on from: it is not the file that was read."""
     n_groups = metadata.num_row_groups
     ends_there = group == n_groups and row == 0

@@ -13,7 +13,7 @@ from shoal.points.arrays import IntArray
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
-from shoal_service.cli.readers.table import checked_text, features_and_fields
+from shoal_service.cli.readers.table import ACCEPT_MISSING, checked_text, features_and_fields
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.formats import fields_of_batch
 from shoal_service.wire.record_columns import RecordColumns
@@ -22,7 +22,7 @@ CHUNK_ROWS, CHUNK_BYTES = 8_192, 4 << 20
 """Rows that are read at a time, or fewer of as many bytes. Each chunk costs some Python for every column."""
 READ_BYTES = 1 << 18
 """Bytes of a column of Parquet that are read at a time."""
-_REMEDY = "fix or drop the row, or choose --columns without it"
+_REMEDY = f"fix or drop the row, or choose --columns without it; {ACCEPT_MISSING}"
 
 
 def open_parquet(

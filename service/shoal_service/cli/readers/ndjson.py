@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
-from shoal_service.cli.readers.table import checked_text, choose_columns
+from shoal_service.cli.readers.table import ACCEPT_MISSING, checked_text, choose_columns
 from shoal_service.cli.readers.text import Row
 from shoal_service.wire.record_columns import RecordColumns
 
@@ -131,18 +131,19 @@ class NdjsonFile:
         if wrong:
             others = ",".join(name for name in value if name not in wrong and name not in self._records.named)
             self._names = None
-            raise BadRowError(
-                f"is an object whose field {wrong[0]!r} is no number",
-                f"choose its fields with --columns {others}, or name those that are no features",
-            )
+            remedy = f"choose its fields with --columns {others}, or name those that are no features"
+            if advice := _REMEDIES.get(type(value[wrong[0]])):
+                remedy += f"; {advice}"
+            raise BadRowError(f"is an object whose field {wrong[0]!r} is no number", remedy)
 
     def _numbers(self, value: dict[str, Any], names: list[str]) -> list[Any]:
         """The features of an object, NaN for a null that may be one. Raises BadRowError, with the first field that is
-        neither a number nor the text of a category."""
-        values: list[Any] = [value.get(name) for name in names]
+        missing, or neither a number nor the text of a category."""
+        if absent := [name for name in names if name not in value]:
+            raise BadRowError("is missing", "write null where there is no value", f"field {absent[0]!r}")
+        values: list[Any] = [value[name] for name in names]
         listed = len(values) == 1 and isinstance(values[0], list)
-        if all(name in value for name in names):
-            values = self._filled(values[0] if listed else values)
+        values = self._filled(values[0] if listed else values)
         if listed:
             names = [f"{names[0]}[{i}]" for i in range(len(values))]
         texts = self._categories(range(len(names)), None if listed else names) if _holds_text(values) else frozenset()
@@ -214,7 +215,7 @@ def _is_number(value: Any) -> bool:
 
 _REMEDIES = {
     str: "a field of texts needs the family categorical",
-    type(None): "a stream with missing=marginal accepts missing values",
+    type(None): ACCEPT_MISSING,
 }
 """What to do about a value that is no number, by its type."""
 

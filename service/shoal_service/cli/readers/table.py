@@ -129,11 +129,15 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
+ACCEPT_MISSING = "with missing=marginal, a value may be missing"
+
+
 def checked_text(value: str, label: str) -> str:
     """The text of a category, without spaces around it. Raises BadRowError for an empty or too long one."""
     text = value.strip()
     if not text:
-        raise BadRowError("empty", "fix it, drop the row, or choose --columns without it", label)
+        remedy = f"fix it, drop the row, or choose --columns without it; {ACCEPT_MISSING}"
+        raise BadRowError("empty", remedy, label)
     if len(text) > MAX_TEXT:
         raise BadRowError(f"a text of {len(text)} characters", f"a category has 1 to {MAX_TEXT}", label)
     return text

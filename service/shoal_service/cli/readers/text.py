@@ -13,7 +13,7 @@ from shoal.errors import counted
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
-from shoal_service.cli.readers.table import Layout, checked_text, choose_layout, is_number
+from shoal_service.cli.readers.table import ACCEPT_MISSING, Layout, checked_text, choose_layout, is_number
 from shoal_service.wire.record_columns import RecordColumns, payload_of_cell, time_of_cell, weight_of_cell
 
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
@@ -166,7 +166,9 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
     place = next(i for i, cell in enumerate(cells) if not is_number(cell))
     what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
     remedy = "fix it, drop the line, or choose --columns without it"
-    if cells[place].strip():
+    if not cells[place].strip():
+        remedy += f"; {ACCEPT_MISSING}"
+    else:
         remedy += "; a column of texts needs the family categorical, and a text in its first line"
     raise BadRowError(what, remedy, layout.label(place))
 

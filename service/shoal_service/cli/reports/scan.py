@@ -64,11 +64,13 @@ def scan_file(file: str, read: "ReadOptions", mixture: "MixtureSnapshot", n_poin
     drawn: list[Any] = []
     names: Any = None
     total, done = 0.0, 0
-    with open_rows_of_model(file, read, settings.family) as points, progress_bar("look", points) as advance:
+    rows = open_rows_of_model(file, read, settings.family, holes=settings.takes_holes)
+    with rows as points, progress_bar("look", points) as advance:
         for given in points.chunks():
             chunk = given
             if given.points.dtype.kind == "O":
-                numbers, _ = with_level_numbers(given.points, settings.family, levels, extend=False)
+                holes = settings.takes_holes
+                numbers, _ = with_level_numbers(given.points, settings.family, levels, extend=False, holes=holes)
                 chunk = given._replace(points=numbers.astype(np.float64))
             found = mixture.predict(chunk.points, with_resp=False)
             for component, n in zip(*np.unique(found.component, return_counts=True), strict=True):
@@ -80,7 +82,8 @@ def scan_file(file: str, read: "ReadOptions", mixture: "MixtureSnapshot", n_poin
                     entry = (*rank, _anomaly(mixture, chunk, i, found, located))
                     (heapq.heappush if len(lowest) < most else heapq.heapreplace)(lowest, entry)
             if located:
-                drawn.append(np.asarray(chunk.points, dtype=np.float64)[-done % step :: step])
+                some = np.asarray(chunk.points, dtype=np.float64)[-done % step :: step]
+                drawn.append(some[~np.isnan(some).any(axis=1)])
             names = chunk.names if names is None else names
             done += len(chunk.points)
             advance(done)
