@@ -141,7 +141,7 @@ def test_where_looking_at_every_pair_takes_longer_the_ceiling_is_infinite(
     few = np.arange(10) == 3  # nine pairs
     limits = {"known_covariance": ("DIFFERENCES", 179), "diagonal": ("LOGARITHMS", 179), "gaussian": ("PRODUCTS", 719)}
     for family, (name, limit) in limits.items():
-        monkeypatch.setattr(f"shoal.families.{family}.predictive_cache.MOST_{name}", limit)
+        monkeypatch.setattr(f"shoal.families.{family}.prior.MOST_{name}", limit)
     assert join_ceiling(state, None, 0.0) == np.inf
     assert join_ceiling(state, few, 0.0) < 0.0
 
