@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
-from scipy.stats import multivariate_normal, multivariate_t
+from scipy.stats import invwishart, multivariate_normal, multivariate_t, ortho_group
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import DPMixture, StreamingDPMixture
@@ -16,6 +16,7 @@ from shoal.families.capabilities import lags_behind, log_left_out, quadratic_for
 from shoal.families.natural_statistics import Origin
 from shoal.families.prior_choices import choices, restated
 from shoal.families.subspace import SubspaceStats
+from shoal.families.subspace.refit import _over
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, new_components
 from shoal.sequential.reference import reference_pass_inplace
@@ -246,6 +247,22 @@ def test_refit_has_more_directions_where_points_lie_far_outside(rank: int) -> No
     assert found.dof - found.rank == family.dof - family.rank
     seen = restated(found, past, family)
     assert_allclose(_energy(seen), _energy(past), rtol=1e-11)
+
+
+def test_more_directions_leave_the_prior_along_the_others_as_it_was() -> None:
+    """By SciPy's moments of the inverse Wishart distribution; along the new directions it expects the noise."""
+    family, turn = prior(60, 4), ortho_group(6, seed=3).rvs()
+    family = SubspaceGaussian(
+        family.center, family.directions, 0.3, family.mean, family.mean_strength, 9.5, family.scale_matrix
+    )
+    wide = np.hstack([family.directions, null_space(family.directions.T)[:, :2]])
+    found = _over(family, wide @ turn)
+    scale = turn @ found.scale_matrix @ turn.T
+    before, after = invwishart(family.dof, family.scale_matrix), invwishart(found.dof, scale)
+    assert_allclose(after.mean()[:4, :4], before.mean(), rtol=1e-10)
+    assert_allclose(after.var()[:4, :4], before.var(), rtol=1e-10)
+    assert_allclose(after.mean()[4:, 4:], 0.3 * np.eye(2), atol=1e-12)
+    assert_allclose(turn @ found.mean, np.append(family.mean, np.zeros(2)), atol=1e-12)
 
 
 def _energy(stats: SubspaceStats) -> np.ndarray:

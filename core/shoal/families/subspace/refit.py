@@ -98,12 +98,16 @@ def _principal(points: Array, start: Array, rank: int) -> tuple[Array, float]:
 
 
 def _over(family: "SubspaceGaussian", directions: Array) -> "SubspaceGaussian":
-    """The family over other directions, or over more of them; the prior of the coordinates is what it says of them, the
-    noise included, and as firm as before."""
+    """The family over other directions, or over more of them.
+
+    What it says of the covariance along directions that stay is the same: a block of q directions of IW(dof, scale) in p
+    is IW(dof - p + q, the block of the scale). Along new ones it expects the variance of the noise.
+    """
     turn = directions.T @ family.directions
     lost = np.eye(len(turn)) - turn @ turn.T
     dof = family.dof + len(turn) - family.rank
-    scale = dof / family.dof * (turn @ family.scale_matrix @ turn.T) + dof * family.noise_variance * lost
+    per_variance = max(family.dof - family.rank - 1.0, 1.0)  # of an expected variance, its share in the scale
+    scale = turn @ family.scale_matrix @ turn.T + per_variance * family.noise_variance * lost
     inner = NormalInverseWishart(turn @ family.mean, family.mean_strength, dof, (scale + scale.T) / 2)
     return type(family)(family.center, directions, family.noise_variance, *inner.to_arrays().values())
 
