@@ -1,6 +1,6 @@
 """Embeddings of hundreds of features: agreement, held-out density, CPU time and memory of the ways to cluster them.
 
-Run: python benchmarks/embeddings.py [drawn] [news]
+Run: python benchmarks/embeddings.py [--set drawn news] [--way subspace ...]. A run replaces older lines of its cases.
 
 `drawn`: unit vectors with one direction in common and sixty clusters of Zipf sizes, 384, 768 and 1,536 features.
 `news` (SHOAL_DATA=folder with news_t_stream.npz, and the packages `wordllama`, `safetensors` and `tokenizers`):
@@ -16,13 +16,14 @@ of the held-out rows; held-out log density in nats a row, of all features; CPU m
 prior, without compilation; largest resident memory in MiB beyond that before the first row.
 """
 
+import argparse
 import csv
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -140,26 +141,32 @@ def measure(data: str, way: str) -> list[str]:
     ]
 
 
-def cases(kinds: list[str]) -> Iterator[tuple[str, str]]:
+def cases(kinds: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, str]]:
     sets = [f"drawn {d}" for d in (384, 768, 1536)] if "drawn" in kinds else []
     sets += ["news in time", "news shuffled"] if "news" in kinds else []
-    return ((data, way) for data in sets for way in WAYS)
+    return ((data, way) for data in sets for way in ways)
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--one"]:
-        print(";".join(measure(sys.argv[2], sys.argv[3])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", choices=("drawn", "news"), nargs="+", default=["drawn"])
+    parser.add_argument("--way", choices=WAYS, nargs="+", default=WAYS)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(";".join(measure(*given.one)))
         return
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    lines = [list(COLUMNS)]
+    with RESULTS.open(newline="") as before:
+        lines = {tuple(line[:2]): line for line in csv.reader(before)}
     print("; ".join(COLUMNS))
-    for case in cases(sys.argv[1:] or ["drawn"]):
+    for case in cases(given.set, given.way):
         command = [sys.executable, __file__, "--one", *case]
         said = subprocess.run(command, env=os.environ | threads, capture_output=True, text=True, check=True).stdout
-        lines.append(said.splitlines()[-1].split(";"))
-        print("; ".join(lines[-1]), flush=True)
+        lines[case] = said.splitlines()[-1].split(";")
+        print("; ".join(lines[case]), flush=True)
     with RESULTS.open("w", newline="") as out:
-        csv.writer(out, lineterminator="\n").writerows(lines)
+        csv.writer(out, lineterminator="\n").writerows(lines.values())
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ def _principal(points: Array, start: Array, rank: int) -> tuple[Array, float]:
 def _over(family: "SubspaceGaussian", directions: Array) -> "SubspaceGaussian":
     """The family over other directions, or over more of them.
 
-    What it says of the covariance along directions that stay is the same: a block of q directions of IW(dof, scale) in p
-    is IW(dof - p + q, the block of the scale). Along new ones it expects the variance of the noise.
+    What it says of the covariance along directions that stay is the same: a block of q of the p directions of
+    IW(dof, scale) is IW(dof - p + q, block of the scale). Along new ones it expects the variance of the noise.
     """
     turn = directions.T @ family.directions
     lost = np.eye(len(turn)) - turn @ turn.T
