@@ -237,6 +237,13 @@ def test_a_position_that_a_parquet_file_does_not_have_is_refused(tmp_path: Path,
         reader.read()
 
 
+@pytest.mark.parametrize("position", ["1.parquet:0", "1.parquet:a:0", "1.parquet:-1:0", "1.parquet:0:-1"])
+def test_a_position_that_is_none_of_a_parquet_file_is_refused(tmp_path: Path, position: str) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(CommandError, match="none of a Parquet file"):
+        ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True).begin({"files": position})
+
+
 def test_a_parquet_file_that_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pa.table({"a": [1.0, 2.0], "b": [2.0, 3.0]}), tmp_path / "1.parquet")

@@ -60,6 +60,8 @@ class ParquetFolderReader:
         try:
             quoted, group, row = stored.split(":")
             place = unquote(quoted), int(group), int(row)
+            if min(place[1:]) < 0:
+                raise ValueError("negative")
         except ValueError:
             raise CommandError(f"the stored position is {stored!r}, which is none of a Parquet file") from None
         self._name = place[0]
