@@ -75,6 +75,9 @@ class Search:
     """Receives each state that is kept."""
     goal: float = -np.inf
     """Bound, nats, below which the end of this search is of no use: `finish` gives up where it falls short."""
+    least_a_parameter: float = 0.0
+    """Nats for every free parameter of every component that a last sweep must gain, where that is more than the share of
+    `worth`."""
     history: SplitHistory = field(default_factory=SplitHistory)
     splits: int = 0
     joins: int = 0
@@ -85,16 +88,16 @@ class Search:
         if self.worth < 0.0:
             self.worth = WORTH * self.data.total
 
-    @property
-    def least(self) -> float:
+    def least(self, n_components: int) -> float:
         """Nats that a last sweep must gain."""
-        return CONVERGED_SHARE * self.worth
+        n_parameters = n_components * self.model.family.n_free_parameters
+        return max(CONVERGED_SHARE * self.worth, self.least_a_parameter * n_parameters)
 
     def live_start(self, stats: Any, past: PastStats) -> State:
         """Components with statistics `stats` (T rows), their past included, after one sweep."""
         params, mass = self.model.family.posterior(stats), np.maximum(stats[0] - past.mass, 0.0)
         state = swept_from(self.data, self.model, SweepStart(params, mass, past, np.arange(len(mass))))
-        return state._replace(converged=converged(self.model.family, params, mass, state, self.least))
+        return state._replace(converged=converged(self.model.family, params, mass, state, self.least(len(mass))))
 
     def single_start(self, n_past: int) -> State:
         """All points in one component after one sweep. It stands for `n_past` components whose past is empty."""
@@ -113,8 +116,9 @@ class Search:
         for _ in range(_FIRST_SWEEPS - 1):
             if state.converged or self.data.exhausted:
                 break
-            before, state = state.bound, watched_sweep(self.data, self.model, state, self.least)
-            if abs(state.bound - before) <= self.least:
+            before, least = state.bound, self.least(state.n_components)
+            state = watched_sweep(self.data, self.model, state, least)
+            if abs(state.bound - before) <= least:
                 break
         for _ in range(max_rounds):
             state = self.with_prior(state)
@@ -261,8 +265,8 @@ class Search:
     def converge(self, state: State) -> State:
         """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
         while True:
-            goal = self.goal - _LATE_GAIN
-            state = converge(self.data, self.model, state, self.least, _LAST_SWEEPS, goal, judged_by=_JUDGED_BY)
+            goal, least = self.goal - _LATE_GAIN, self.least(state.n_components)
+            state = converge(self.data, self.model, state, least, _LAST_SWEEPS, goal, judged_by=_JUDGED_BY)
             lighter = self.without_light(state)
             if lighter is state:
                 return state

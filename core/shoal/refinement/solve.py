@@ -32,6 +32,10 @@ from shoal.mixture import Progress, ProgressCallback
 from shoal.refinement.fixed_k import METHODS, reassigned, reassigned_by_leaves
 from shoal.refinement.problem import Problem, RefinementMethod, Solution
 
+_LEAST_A_PARAMETER = 1e-4
+"""Nats for every free parameter of the mixture that a last sweep must gain. Each gains about half a nat from chance
+alone (Wilks 1938), so that later sweeps change nothing that the data could tell apart."""
+
 
 def solve(
     problem: Problem,
@@ -69,7 +73,8 @@ def solve(
 def _search(problem: Problem, data: WindowData, rng: np.random.Generator) -> Search:
     model = Model(problem.family, StickPrior(1.0, problem.concentration))
     estimate = reestimated_wholly if problem.hierarchical else reestimated
-    return Search(data, model, rng, estimate if problem.reestimate_prior else None)
+    estimate_prior = estimate if problem.reestimate_prior else None
+    return Search(data, model, rng, estimate_prior, least_a_parameter=_LEAST_A_PARAMETER)
 
 
 def _fixed(search: Search, start: State, method: str) -> Found:

@@ -103,6 +103,21 @@ def test_what_settling_empties_is_gone_however_often_it_does(monkeypatch: pytest
     assert rested.mass.min() > 1.0
 
 
+def test_last_sweeps_end_far_below_what_chance_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overlapping clusters: sweeps go on for long, and gain less than a twentieth of half a nat a parameter in all."""
+    rng = np.random.default_rng(6)
+    x = 1.5 * rng.normal(size=(6, 8))[np.arange(4_000) % 6] + rng.normal(size=(4_000, 8))
+    family = NormalInverseWishart(np.zeros(8), 0.05, 10.0, 5.0 * np.eye(8))
+    problem = problem_of(family, x, np.eye(6)[np.arange(4_000) % 6], 0)
+    found = _solved(problem)
+    monkeypatch.setattr("shoal.refinement.solve._LEAST_A_PARAMETER", 0.0)
+    longer = _solved(problem)
+    n_parameters = len(found.stats[0]) * family.n_free_parameters
+    assert len(longer.stats[0]) == len(found.stats[0]) > 1
+    assert longer.rounds > found.rounds
+    assert 0.0 < longer.bound_after - found.bound_after < 0.05 * 0.5 * n_parameters
+
+
 def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a past one may: what it led to was handed on."""
     rng = np.random.default_rng(2)
