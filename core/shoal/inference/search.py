@@ -76,7 +76,7 @@ class Search:
     goal: float = -np.inf
     """Bound, nats, below which the end of this search is of no use: `finish` gives up where it falls short."""
     least_a_parameter: float = 0.0
-    """Nats for every free parameter of every component that a last sweep must gain, where that is more than the share of
+    """Nats that a last sweep must gain for every free parameter of the mixture, where that is more than its share of
     `worth`."""
     history: SplitHistory = field(default_factory=SplitHistory)
     splits: int = 0
