@@ -9,12 +9,12 @@ in the log.
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.settings import Settings
 from shoal_service.streams.refinement.process import StoppedError
-from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StoredRefinement
+from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StoredRefinement, StreamKey
 
 BEAT_S = 1.0
 """Time between two writes of the record of a running refinement."""
@@ -60,6 +60,15 @@ class JobLease:
         return True
 
 
+class _Watched(NamedTuple):
+    """A running refinement that is not this worker's to run."""
+
+    refinement: str
+    version: int
+    since: float
+    """When this version was first seen (monotonic clock)."""
+
+
 class JobLeases:
     """The claims of one worker."""
 
@@ -68,15 +77,25 @@ class JobLeases:
         self._abandoned_s = LEASES * max(settings.lease_s, BEAT_S)
         self._alone = alone
         self._called_off = called_off
-        self._seen: dict[str, tuple[int, float]] = {}  # records of others: version, and when it was first seen
+        self._watched: dict[StreamKey, _Watched] = {}
         self.owner = uuid.uuid4().hex
+
+    @property
+    def watched(self) -> list[StreamKey]:
+        """Streams with a refinement that ran at the last look, in another process or up to its entry in the log."""
+        return list(self._watched)
 
     def claim_next(self, records: RefinementRecords) -> JobLease | None:
         """Claim the oldest refinement that waits or is abandoned. None when there is none, or while another runs."""
+        before = self._watched.pop(records.key, None)
         for stored in reversed(records.all()):
             refinement = stored.refinement
-            if refinement.state == "running" and not self._is_abandoned(stored):
-                return None
+            if refinement.state == "running" and not self._is_own_or_alone(refinement):
+                seen = (refinement.id, stored.version)
+                now = before if before is not None and before[:2] == seen else _Watched(*seen, time.monotonic())
+                if time.monotonic() - now.since <= self._abandoned_s:
+                    self._watched[records.key] = now
+                    return None
             if refinement.open and (claimed := self._claim(records, stored)) is not None:
                 return JobLease(records, claimed, self._called_off)
         return None
@@ -88,15 +107,8 @@ class JobLeases:
         )
         return records.change(stored, claim)
 
-    def _is_abandoned(self, stored: StoredRefinement) -> bool:
-        refinement = stored.refinement
-        if refinement.owner == self.owner:
-            if refinement.entry_seq is None:  # nothing runs while this is asked: a reply to this worker was lost
-                return True
-        elif self._alone:
-            return True
-        version, since = self._seen.get(refinement.id, (0, 0.0))
-        if version != stored.version:
-            self._seen[refinement.id] = stored.version, time.monotonic()
-            return False
-        return time.monotonic() - since > self._abandoned_s
+    def _is_own_or_alone(self, refinement: Refinement) -> bool:
+        """Whether a running refinement is known to be abandoned, because no other worker can have it."""
+        if refinement.owner == self.owner:  # nothing runs while this is asked: a reply to this worker was lost
+            return refinement.entry_seq is None
+        return self._alone

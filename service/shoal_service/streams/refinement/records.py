@@ -4,15 +4,16 @@ Any number of processes may queue refinements, work on them and settle them. Eac
 based on, so of two processes that change the same record one is refused.
 """
 
+import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from shoal_service.errors import OverloadedError
-from shoal_service.store import Store
+from shoal_service.store import Job, Store
 
 MAX_OPEN = 8
 """Refinements of a stream that may wait or run at a time."""
@@ -20,6 +21,8 @@ MAX_OPEN = 8
 State: TypeAlias = Literal["queued", "running", "adopted", "not-adopted", "failed"]
 OPEN_STATES: Final = ("queued", "running")
 """States before the outcome."""
+
+_log = logging.getLogger("shoal_service.store")
 
 
 class Refinement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,13 +88,21 @@ class RefinementRecords:
     def __init__(self, store: Store, name: str, incarnation: str) -> None:
         self._store = store
         self.key = StreamKey(name, incarnation)
+        self._reported: set[str] = set()  # damaged records that the log has named
 
     def all(self) -> list[StoredRefinement]:
-        """Those that are kept, newest first."""
-        return [
-            StoredRefinement(msgspec.json.decode(job.body, type=Refinement), job.version)
-            for job in self._store.jobs(*self.key)
-        ]
+        """Those that are kept, newest first. A damaged one is left out, with a warning."""
+        return list(self._decoded(self._store.jobs(*self.key)))
+
+    def _decoded(self, jobs: list[Job]) -> Iterator[StoredRefinement]:
+        for job in jobs:
+            try:
+                yield StoredRefinement(msgspec.json.decode(job.body, type=Refinement), job.version)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                if job.id not in self._reported:
+                    self._reported.add(job.id)
+                    said = "the record of refinement %r of stream %r is damaged and left out; request another (%s)"
+                    _log.warning(said, job.id, self.key.name, error)
 
     def find(self, refinement_id: str) -> StoredRefinement | None:
         """One by its id."""

@@ -133,9 +133,9 @@ class RefinementWorker:
                 self._serve(key)
                 idle_since = time.monotonic()
                 continue
-            if not self._alone and time.monotonic() - looked > self._settings.lease_s:  # a notice may be lost
+            if time.monotonic() - looked > self._settings.lease_s:
                 looked = time.monotonic()
-                self._notify_open()
+                self._look_again()
             if time.monotonic() - idle_since > IDLE_S:
                 self._process.discard()
 
@@ -153,6 +153,14 @@ class RefinementWorker:
             key = next(iter(self._notified))
             del self._notified[key]
             return key
+
+    def _look_again(self) -> None:
+        """Queue the streams with a refinement that nobody may report: a notice was lost, or an outcome not recorded."""
+        if not self._alone:
+            self._notify_open()
+            return
+        for key in self._leases.watched:
+            self.notify(*key)
 
     def _notify_open(self) -> None:
         """Queue every stream served here with an open refinement, also one that was running when its worker ended."""
@@ -189,6 +197,7 @@ class RefinementWorker:
             self._postpone(key, pause)
         except Exception:  # noqa: BLE001 - the fault of one stream must not end the thread that serves all
             self._log.error("refining_failed", stream=key.name, exc_info=True)
+            self._postpone(key, pause)
 
     def _postpone(self, key: StreamKey, before: _Pause | None) -> None:
         length_s = RETRY_S if before is None else min(2 * before.length_s, MAX_RETRY_S)
@@ -220,6 +229,9 @@ class RefinementWorker:
             log.warning("refinement_postponed", attempt=lease.refinement.attempts, reason=str(error))
             self._end_attempt(lease, state="queued", reason=str(error))
             return False
+        except Exception as error:
+            log.error("refinement_attempt_failed", attempt=lease.refinement.attempts, exc_info=True)
+            return self._record_failure(lease, f"{type(error).__name__}: {error}")
         return True
 
     @staticmethod

@@ -232,6 +232,87 @@ async def test_a_claim_whose_answer_was_lost_is_claimed_again(
     assert (done.state, done.attempts) == ("adopted", 2)
 
 
+@pytest.mark.parametrize("faults", [1, 3])
+async def test_an_attempt_with_an_unexpected_fault_counts_and_the_refinement_does_not_run_for_ever(
+    works: Any, grid: np.ndarray, small: Any, inside: Any, faults: int
+) -> None:
+    """It used to stay `running`, and to keep every later refinement of the stream from being queued."""
+    left = [None] * faults
+
+    def fail() -> None:
+        if left:
+            left.pop()
+            raise KeyError("base_offset")
+
+    inside.before = fail
+    works.begin(refine_attempts=3)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    (done,) = await works.settled((await ask(works)).id)
+    assert (done.attempts, done.failures) == ((2, 1) if faults == 1 else (3, 3))
+    assert done.state == ("adopted" if faults == 1 else "failed")
+    assert works.worker.counters.attempts_failed == faults
+    assert faults == 1 or done.reason == "KeyError: 'base_offset'"
+
+
+async def test_a_stream_whose_refinements_cannot_be_looked_at_is_looked_at_again_after_a_pause(
+    works: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an unexpected fault there was no other look, or one after another without a pause."""
+    works.begin(refine=False)
+    mine, key = works.worker, records.StreamKey("s", "one")
+
+    def broken(*_: Any) -> Any:
+        raise KeyError("jobs")
+
+    monkeypatch.setattr(mine._leases, "claim_next", broken)
+    monkeypatch.setattr(worker, "RETRY_S", 30.0)
+    mine._serve(key)
+    assert mine._postponed[key].until > time.monotonic()
+    monkeypatch.setattr(worker, "POLL_S", 0.01)
+    assert mine._next_notified() is None
+
+
+async def test_a_damaged_record_stops_neither_the_worker_nor_the_learner(
+    works: Any, grid: np.ndarray, small: Any, inside: Any, caplog: Any
+) -> None:
+    """It used to end the worker's thread, and the learner at its next checkpoint."""
+    works.begin(refine=False, checkpoint_points=100)
+    await works.registry.create("s", {**small, "refinement": None})
+    key = ("s", works.store.get_stream("s").incarnation)
+    assert works.store.put_job(*key, "damaged", b'{"id": "damaged", "state": "ru\xff', version=0)
+    works.worker.start()
+    await works.feed(grid[:1000])
+    (done,) = await works.settled((await ask(works)).id)
+    assert done.state == "adopted"
+    assert (await works.registry.describe("s")).status == "live"
+    assert "the record of refinement 'damaged' of stream 's' is damaged and left out" in caplog.text
+
+
+async def test_an_outcome_that_the_learner_could_not_record_is_made_up_for(
+    works: Any, grid: np.ndarray, small: Any, inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refinement used to stay `running` until the next start, although the log had its outcome."""
+    monkeypatch.setattr(worker, "POLL_S", 0.02)
+    monkeypatch.setattr(job_lease, "BEAT_S", 0.05)
+    works.begin(lease_s=0.5)
+    await works.registry.create("s", {**small, "refinement": None})
+    await works.feed(grid[:1000])
+    put_job, refused = works.store.put_job, [1]
+
+    def full(name: str, incarnation: str, job_id: str, body: bytes, *, version: int) -> bool:
+        if refused and b'"state":"adopted"' in body:
+            refused.pop()
+            raise StoreUnavailableError("the disk is full")
+        return bool(put_job(name, incarnation, job_id, body, version=version))
+
+    monkeypatch.setattr(works.store, "put_job", full)
+    (done,) = await works.settled((await ask(works)).id)
+    assert not refused
+    assert done.attempts == 2
+    assert [e.kind for e in works.entries()].count(EntryKind.ADOPTION) == 2, "the second changes nothing, or little"
+
+
 async def test_a_worker_waits_after_it_stopped_serving_a_stream_that_was_paused(
     works: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
