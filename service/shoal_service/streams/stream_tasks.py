@@ -164,14 +164,22 @@ class StreamTasks(Generic[Work]):
             await self._end(self._known.pop(key).running.items())
         changed, self._changed = self._changed, set()
         for key, stream in streams.items():
-            known = self._known.get(key)
-            if known is not None and known.feed is not stream.feed:
-                await self._end(self._known.pop(key).running.items())
-                known = None
-            if known is None or key in changed or time.monotonic() - known.read_at >= READ_S or _has_ended(known):
-                await self._read(key, stream, {} if known is None else known.running)
-            if (known := self._known.get(key)) is not None:
-                self.after_check(stream, [one.work for one in known.running.values()])
+            try:
+                await self._check(key, stream, changed=key in changed)
+            except Exception:  # noqa: BLE001 - the fault of one stream must not keep the others from their work
+                self._changed.add(key)
+                self._log.error(f"{self._name}_failed", stream=stream.name, exc_info=True)
+
+    async def _check(self, key: tuple[str, str], stream: LearntStream, *, changed: bool) -> None:
+        """Bring the tasks of one stream in line with its definitions."""
+        known = self._known.get(key)
+        if known is not None and known.feed is not stream.feed:
+            await self._end(self._known.pop(key).running.items())
+            known = None
+        if known is None or changed or time.monotonic() - known.read_at >= READ_S or _has_ended(known):
+            await self._read(key, stream, {} if known is None else known.running)
+        if (known := self._known.get(key)) is not None:
+            self.after_check(stream, [one.work for one in known.running.values()])
 
     async def _read(self, key: tuple[str, str], stream: LearntStream, running: dict[str, _Running[Work]]) -> None:
         try:
@@ -186,10 +194,11 @@ class StreamTasks(Generic[Work]):
         gone |= {name: one for name, one in running.items() if one.task.done()}
         await self._end(gone.items())
         kept = {name: one for name, one in running.items() if name not in gone}
+        known = self._known[key] = _Known(stream.feed, time.monotonic(), kept)
         for name in found.keys() - kept.keys():
             work = self.begin(found[name], stream)
-            kept[name] = _Running(work, asyncio.create_task(work.run()))
-        self._known[key] = _Known(stream.feed, time.monotonic(), kept)
+            begun = _Running(work, asyncio.create_task(work.run()))
+            known = self._known[key] = known._replace(running={**known.running, name: begun})  # any thread reads it
 
     async def _end(self, running: Iterable[tuple[str, _Running[Work]]]) -> None:
         ended = list(running)

@@ -15,6 +15,7 @@ from shoal_service.streams.events import Feed
 from shoal_service.streams.stream_tasks import LearntStream, StreamTasks
 
 STREAM = LearntStream("s", "i", Feed(kept=10), lambda: None)
+BROKEN = LearntStream("broken", "i", Feed(kept=10), lambda: None)
 
 
 class Work:
@@ -37,13 +38,16 @@ class Work:
 class Tasks(StreamTasks[Work]):
     """Tasks whose definitions a test sets."""
 
-    def __init__(self) -> None:
-        super().__init__("tests", make_log("error", "json", io.StringIO()), lambda: {"s": STREAM})
+    def __init__(self, *streams: LearntStream) -> None:
+        learnt = {stream.name: stream for stream in streams or (STREAM,)}
+        super().__init__("tests", make_log("error", "json", io.StringIO()), lambda: learnt)
         self.held: dict[str, int] = {"a": 1}
         self.failures = 0
         self.begun: list[Work] = []
 
     def definitions(self, stream: LearntStream) -> Mapping[str, Any]:
+        if stream is BROKEN:
+            raise TypeError("a definition of a newer version")
         if self.failures:
             self.failures -= 1
             raise StoreUnavailableError("it does not answer")
@@ -67,3 +71,42 @@ def test_a_change_that_could_not_be_read_is_read_at_the_next_look(monkeypatch: p
         assert tasks.failures == 0
     finally:
         tasks.close(10.0)
+
+
+def test_definitions_of_a_stream_that_cannot_be_read_keep_no_other_stream_from_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The streams behind it used to have no tasks at all."""
+    monkeypatch.setattr(stream_tasks, "LOOK_S", 0.01)
+    tasks = Tasks(BROKEN, STREAM)
+    tasks.start()
+    try:
+        eventually(lambda: [stream for stream, _ in tasks.work] == ["s"])
+    finally:
+        tasks.close(10.0)
+
+
+def test_work_that_was_begun_runs_once_although_other_work_of_the_stream_cannot_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It used to be begun again at each look, and all of it ran at the same time."""
+    monkeypatch.setattr(stream_tasks, "LOOK_S", 0.01)
+
+    class Failing(Tasks):
+        attempts = 0
+
+        def begin(self, definition: Any, stream: LearntStream) -> Work:
+            if definition == 0:
+                self.attempts += 1
+                raise OSError("no certificates")
+            return super().begin(definition, stream)
+
+    tasks = Failing()
+    tasks.held = {"broken": 0} | {f"work {n}": n for n in range(1, 9)}
+    tasks.start()
+    try:
+        eventually(lambda: tasks.attempts > 20)
+        assert len(tasks.begun) == len({work.definition for work in tasks.begun}), "each of them once"
+    finally:
+        tasks.close(10.0)
+    assert all(work.ended for work in tasks.begun)
