@@ -102,6 +102,7 @@ class KnownStreams:
         if (stream := self.known(name)) is not None:
             return stream
         record = await asyncio.to_thread(self._store.get_stream, name)
+        self._forget_gone()
         # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
         return self.known(name) or self.adopt(record)
 
@@ -116,6 +117,7 @@ class KnownStreams:
             settings.to_json().encode(),
             max_streams=self._settings.max_streams,
         )
+        self._forget_gone()
         stream = self.adopt(record)
         if created:
             stream.view_source.start()
@@ -153,6 +155,12 @@ class KnownStreams:
             known.view_source.abandon()
         stream = self._streams[record.name] = Stream(self._store, record, self._settings, self._source_of(record))
         return stream
+
+    def _forget_gone(self) -> None:
+        """Drop the streams that other processes have deleted, whose last views would stay in memory."""
+        for stream in self.every:
+            if stream.view_source.gone:
+                self.forget(stream)
 
     def forget(self, stream: Stream) -> None:
         """Drop a stream that was deleted."""
