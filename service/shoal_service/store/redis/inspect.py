@@ -96,7 +96,7 @@ class _Look:
             name = raw.decode("utf-8", "backslashreplace")
             try:
                 state, record = parse_record(name, value)
-            except (struct.error, UnicodeDecodeError):
+            except StoreFormatError:
                 said, loss = "its value in the registry cannot be read", "the stream"
                 found.append(Finding(name, Item.RECORD, "record", said, loss, inspection.RESTORE))
                 continue

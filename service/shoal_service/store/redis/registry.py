@@ -9,10 +9,10 @@ the steps, which may be repeated. So a process that dies between two steps does 
 import contextlib
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from shoal_service.errors import StoreFormatError, UnknownStreamError
+from shoal_service.errors import LogGapError, StoreFormatError, UnknownStreamError
 from shoal_service.store import rules
 from shoal_service.store.contract import StreamRecord
 from shoal_service.store.redis.connection import Command, Connections
@@ -69,31 +69,37 @@ class Registry:
         return self._completed(name, held)
 
     def list(self) -> list[StreamRecord]:
-        """See `Store.list_streams`."""
+        """See `Store.list_streams`. A damaged stream is left out, and the log names it once."""
         (flat,) = self._connections.ask(("HGETALL", self._keys.streams))
-        held = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        there = [parse_record(name, value)[1] for name, value in held.items() if value[:1] == PRESENT]
+        values = {flat[i].decode("utf-8", "backslashreplace"): flat[i + 1] for i in range(0, len(flat), 2)}
+        there: list[StreamRecord] = []
+        for name, value in values.items():
+            with self._left_out_if_damaged(name):
+                state, record = parse_record(name, value)
+                if state == PRESENT:
+                    there.append(record)
         settings = self._connections.ask(*(_ask_settings(self._stream(record)) for record in there))
         found: list[StreamRecord] = []
         for record, reply in zip(there, settings, strict=True):
-            try:
-                now = _settings(record.name, reply)
-            except StoreFormatError as error:
-                self._report_damage(record.name, error)
-                del held[record.name]
-                continue
-            if now is not None:
-                found.append(record._replace(settings=now))
-                del held[record.name]
-        for name in held:
-            with contextlib.suppress(UnknownStreamError):
-                found.append(self._completed(name, held[name]))
+            with self._left_out_if_damaged(record.name):
+                if (now := _settings(record.name, reply)) is not None:
+                    found.append(record._replace(settings=now))
+        for name in values.keys() - {record.name for record in found}:
+            with self._left_out_if_damaged(name):
+                found.append(self._completed(name, values[name]))
         return sorted(found)
 
-    def _report_damage(self, name: str, error: StoreFormatError) -> None:
-        if name not in self._reported:
-            self._reported.add(name)
-            _log.error("%s", error)
+    @contextlib.contextmanager
+    def _left_out_if_damaged(self, name: str) -> Iterator[None]:
+        """Go on without a stream that is damaged, or was deleted meanwhile."""
+        try:
+            yield
+        except UnknownStreamError:
+            return
+        except (StoreFormatError, LogGapError) as error:
+            if name not in self._reported:
+                self._reported.add(name)
+                _log.error("%s", error)
 
     def delete(self, name: str) -> None:
         """See `Store.delete_stream`."""
@@ -202,7 +208,10 @@ def _value(state: bytes, record: StreamRecord) -> bytes:
 
 
 def parse_record(name: str, value: bytes) -> tuple[bytes, StreamRecord]:
-    """Return the state, and the record with the settings of its creation."""
-    state, created_at, length = struct.unpack_from(_HEAD, value)
-    at = struct.calcsize(_HEAD)
-    return state, StreamRecord(name, value[at : at + length].decode(), value[at + length :], created_at)
+    """Return the state, and the record with the settings of its creation. StoreFormatError for a damaged value."""
+    try:
+        state, created_at, length = struct.unpack_from(_HEAD, value)
+        at = struct.calcsize(_HEAD)
+        return state, StreamRecord(name, value[at : at + length].decode(), value[at + length :], created_at)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise rules.damaged_record(name) from error

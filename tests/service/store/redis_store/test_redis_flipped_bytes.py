@@ -251,6 +251,27 @@ def test_a_damaged_record_keeps_no_other_stream_out(
         hand.store.get_stream("s")
 
 
+@pytest.mark.parametrize("damage", ["registry", "incarnation", "counters"])
+def test_a_damaged_registration_keeps_no_other_stream_out(
+    hand: Any, keys: Any, client: Any, hand_of: Any, prefix: str, caplog: Any, damage: str
+) -> None:
+    """One of them used to fail the list of all streams, without which no process learns any."""
+    other, registry = hand_of(hand.store, "other"), registry_keys(prefix).streams
+    if damage == "registry":
+        client.hset(registry, "s", b"=\x00")
+    elif damage == "incarnation":
+        client.hset(registry, "s", client.hget(registry, "s").replace(b"inc-s", b"inc\xffs"))
+    else:
+        client.delete(keys.meta)
+    for _ in range(2):
+        assert [record.name for record in hand.store.list_streams()] == ["other"]
+    says = "its counters are missing" if damage == "counters" else "is damaged, so the stream is not served"
+    assert caplog.text.count(says) == 1
+    assert other.add(b"x").seq == 1
+    with pytest.raises(StoreError, match=says):
+        hand.store.get_stream("s")
+
+
 def test_high_water_marks_survive_their_processes(
     hand_of: Any, open_store: Any, prefix: str, client: Any, tmp_path: Any
 ) -> None:
