@@ -237,6 +237,9 @@ class AccessControl:
             except StoreError as error:  # the keys stay as they are known; /readyz says that the store is down
                 if self._log is not None:
                     self._log.debug("access_keys_not_read", reason=str(error))
+            except Exception:  # noqa: BLE001 - without this thread, keys that others revoke would stay in force
+                if self._log is not None:
+                    self._log.error("access_keys_failed", exc_info=True)
         try:
             self._flush()
         except StoreError as error:

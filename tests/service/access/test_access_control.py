@@ -33,6 +33,7 @@ from shoal_service.access import (
     Requirement,
     Scope,
     admin_key_of,
+    control,
 )
 from shoal_service.access.requirements import ANYONE
 from shoal_service.errors import (
@@ -346,6 +347,32 @@ def refused(access: AccessControl, secret: str) -> bool:
     except UnauthenticatedError:
         return True
     return False
+
+
+def test_an_unexpected_fault_does_not_end_the_look_for_revoked_keys(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread used to end, and every key that another process revoked from then on stayed in force."""
+    monkeypatch.setattr(control, "POLL_S", 0.01)
+    here, there = (AccessControl(store, shared=True) for _ in range(2))
+    made = there.create("one", Grant(Scope.READ))
+    here.load()
+    version, faults = store.access_version, [1, 1]
+
+    def damaged() -> int:
+        if faults:
+            faults.pop()
+            raise ValueError("invalid literal for int()")
+        return version()
+
+    monkeypatch.setattr(store, "access_version", damaged)
+    here.start()
+    try:
+        assert eventually(lambda: not faults)
+        there.revoke(made.record.id)
+        assert eventually(lambda: refused(here, made.secret))
+    finally:
+        here.close()
 
 
 @pytest.mark.redis

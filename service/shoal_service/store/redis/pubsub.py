@@ -127,9 +127,16 @@ class Subscription:
             if (message := connection.next_message(_LISTEN_S)) is not None:
                 self._notify(message[2])
 
+    def _call_back(self, message: str | None) -> None:
+        if self._on_message is None:
+            return
+        try:
+            self._on_message(message)
+        except Exception:  # noqa: BLE001 - without this thread, waits for entries would end late
+            _log.exception("the message %r from redis could not be handled", message)
+
     def _notify(self, tag: bytes) -> None:
-        if self._on_message is not None:
-            self._on_message(tag.decode("utf-8", "replace"))
+        self._call_back(tag.decode("utf-8", "replace"))
         with self._lock:
             for wait in self._waiting.get(tag, ()):
                 wait.wake()
@@ -137,8 +144,7 @@ class Subscription:
                 event.set()
 
     def _notify_all(self) -> None:
-        if self._on_message is not None:
-            self._on_message(None)
+        self._call_back(None)
         with self._lock:
             for waiting in self._waiting.values():
                 for wait in waiting:

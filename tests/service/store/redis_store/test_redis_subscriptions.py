@@ -1,6 +1,7 @@
 """Subscriptions that the server refuses."""
 
 import queue
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -40,3 +41,33 @@ def test_a_subscription_that_is_refused_is_tried_again_and_gives_no_message(
         finally:
             subscription.close()
             connections.close()
+
+
+def test_a_message_that_cannot_be_handled_does_not_end_the_subscription(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its thread used to end without a word: then every wait for entries lasted until it looked by itself."""
+    seen: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def handle(message: str | None) -> None:
+        if message == "of a newer version":
+            raise ValueError("not enough values to unpack")
+        seen.put(message)
+
+    connections = Connections(server.url, 1.0)
+    subscription = Subscription(connections, "tags")
+    event = threading.Event()
+    try:
+        subscription.watch("tag", event)
+        subscription.listen(handle)
+        with server.client() as client:
+            eventually(lambda: client.publish("tags", "first") == 1)
+            client.publish("tags", "of a newer version")
+            client.publish("tags", "tag")
+        while seen.get(timeout=PATIENCE_S) != "tag":
+            pass
+        eventually(event.is_set)
+        assert "'of a newer version' from redis could not be handled" in caplog.text
+    finally:
+        subscription.close()
+        connections.close()
