@@ -300,19 +300,19 @@ class ClientSharing:
 
         return self._call("fetch_view", fetch, name, incarnation)  # type: ignore[no-any-return]
 
-    def put_labels(self, name: str, incarnation: str, epoch: int, seq: int, labels: bytes) -> None:
+    def put_learnt_rows(self, name: str, incarnation: str, epoch: int, seq: int, rows: bytes) -> None:
         def put(name: str, incarnation: str, epoch: int) -> None:
             self._check((name, incarnation), epoch)
-            self._shared.labels[(name, incarnation), seq] = labels
+            self._shared.labels[(name, incarnation), seq] = rows
             self._shared.tell(self._shared.followers, (name, incarnation))
 
-        self._call("put_labels", put, name, incarnation, epoch)
+        self._call("put_learnt_rows", put, name, incarnation, epoch)
 
-    def get_labels(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
+    def get_learnt_rows(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
         def get(*key: str) -> list[bytes | None]:
             return [self._shared.labels.get(((name, incarnation), seq)) for seq in seqs]
 
-        return self._call("get_labels", get, name, incarnation)  # type: ignore[no-any-return]
+        return self._call("get_learnt_rows", get, name, incarnation)  # type: ignore[no-any-return]
 
     def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
         def newest(*key: str) -> Checkpoint | None:

@@ -53,8 +53,8 @@ class ReaderRequest(NamedTuple):
     seq: int
     log_offset: int
     what: str
-    """`view`: a view that covers entry `seq` and `log_offset` points. `labels`: also the labels of entry `seq`.
-    `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait.
+    """`view`: a view that covers entry `seq` and `log_offset` points. `labels`: also what was learnt of the points of
+    entry `seq`. `state`: a checkpoint that covers entry `seq`. `refine`: a check for refinements that wait.
     `webhooks`, `sources`: those of the stream were changed."""
 
 
@@ -99,11 +99,11 @@ class Sharing(Protocol):
     def fetch_view(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
         """Return the published view without the blobs in `have`. None when there is no view."""
 
-    def put_labels(self, name: str, incarnation: str, epoch: int, seq: int, labels: bytes) -> None:
-        """Keep the labels of an entry for a minute, and tell the readers."""
+    def put_learnt_rows(self, name: str, incarnation: str, epoch: int, seq: int, rows: bytes) -> None:
+        """Keep what was learnt of the points of an entry for a minute, and tell the readers."""
 
-    def get_labels(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
-        """Return the labels of each entry. None for those that are not kept."""
+    def get_learnt_rows(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
+        """Return what was learnt of the points of each entry. None for those that are not kept."""
 
     def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
         """Return the newest checkpoint, if it is whole and covers entry `least_seq`."""

@@ -20,7 +20,7 @@ from shoal_service.store.redis.scripts import accept, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
 from shoal_service.store.sharing import Blob, Lease, PublishedHead, ReaderRequest, View
 
-LABELS_KEPT_MS = 60_000
+LEARNT_ROWS_KEPT_MS = 60_000
 FETCH_PIECES = 16
 """Pieces of a megabyte that one exchange carries."""
 _TORN_READS = 20
@@ -165,15 +165,15 @@ class RedisSharing:
                 parts[field.rpartition("/")[0]].append(part)
         return {blob: own[0] if len(own) == 1 else b"".join(own) for blob, own in parts.items()}
 
-    def put_labels(self, name: str, incarnation: str, epoch: int, seq: int, labels: bytes) -> None:
-        """See `Sharing.put_labels`."""
+    def put_learnt_rows(self, name: str, incarnation: str, epoch: int, seq: int, rows: bytes) -> None:
+        """See `Sharing.put_learnt_rows`."""
         keys = self._of(name, incarnation)
         of = (keys.meta, keys.labels(seq))
-        reply = self._run("put_labels", of, epoch, labels, LABELS_KEPT_MS, self._keys.shown, keys.tag)
+        reply = self._run("put_labels", of, epoch, rows, LEARNT_ROWS_KEPT_MS, self._keys.shown, keys.tag)
         accept(reply, name, incarnation, epoch)
 
-    def get_labels(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
-        """See `Sharing.get_labels`."""
+    def get_learnt_rows(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
+        """See `Sharing.get_learnt_rows`."""
         keys = self._of(name, incarnation)
         return (
             cast("list[bytes | None]", self._connections.ask(*(("GET", keys.labels(seq)) for seq in seqs)))

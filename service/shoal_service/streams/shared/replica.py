@@ -241,7 +241,7 @@ class Replica:
     def _read_learnt(self) -> None:
         with self._lock:
             waiting = {seq: e.future for seq, e in self._expected.items() if not e.future.done()}
-        found = self._store.sharing.get_labels(*self.key, list(waiting))
+        found = self._store.sharing.get_learnt_rows(*self.key, list(waiting))
         for future, rows in zip(waiting.values(), found, strict=True):
             if rows is not None and not future.done():
                 future.set_result(np.frombuffer(rows, LEARNT) if rows else None)

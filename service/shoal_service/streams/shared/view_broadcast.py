@@ -114,7 +114,7 @@ class ViewBroadcast:
 
     def _send_learnt(self, seq: int, rows: LearntRows) -> None:
         try:
-            self._sharing.put_labels(*self._key, seq, rows.tobytes())
+            self._sharing.put_learnt_rows(*self._key, seq, rows.tobytes())
         except StoreUnavailableError as error:  # a reader that waits for them asks again
             self._log.warning("labels_not_shown", seq=seq, reason=str(error))
 

@@ -94,7 +94,7 @@ def test_a_lease_runs_out_and_who_was_held_up_is_refused(store: RedisStore) -> N
     for verb in (
         lambda: renew(store, "a", first, 60.0),
         lambda: store.sharing.publish_view(*OF, first, b"head", [blob("x", b"x")]),
-        lambda: store.sharing.put_labels(*OF, first, 1, b""),
+        lambda: store.sharing.put_learnt_rows(*OF, first, 1, b""),
         lambda: store.mark_applied(*OF, first, 1),
         lambda: store.save_checkpoint(*OF, first, Checkpoint(1, 3, b"state")),
         lambda: store.replace_settings(*OF, first, b"{}", b"[]"),
@@ -170,7 +170,7 @@ def test_showing_leases_and_labels_cost_no_disk(own_server: Any, open_at: Open, 
     before = written()
     for n in range(20):
         assert store.sharing.publish_view(*OF, epoch, b"head", [blob(f"x{n}", b"x" * 100_000)])
-        store.sharing.put_labels(*OF, epoch, n, b"y" * 1000)
+        store.sharing.put_learnt_rows(*OF, epoch, n, b"y" * 1000)
         renew(store, "a", epoch, 60.0)
     store.sharing.release_lease(*OF, "a")
     assert written() == before
@@ -197,9 +197,9 @@ def test_a_restart_forgets_the_lease_and_the_view_but_not_the_epoch(
 
 def test_labels_are_there_for_a_while(store: RedisStore, server: RedisServer, prefix: str) -> None:
     epoch = led(store)
-    store.sharing.put_labels(*OF, epoch, 7, b"\x00\x01")
-    assert store.sharing.get_labels(*OF, [6, 7]) == [None, b"\x00\x01"]
-    assert store.sharing.get_labels(*OF, []) == []
+    store.sharing.put_learnt_rows(*OF, epoch, 7, b"\x00\x01")
+    assert store.sharing.get_learnt_rows(*OF, [6, 7]) == [None, b"\x00\x01"]
+    assert store.sharing.get_learnt_rows(*OF, []) == []
     with server.client() as client:
         (key,) = client.scan_iter(f"{prefix}:*:labels:7")
         assert 50_000 < client.pttl(key) <= 60_000
@@ -245,7 +245,7 @@ def test_everything_that_others_should_see_is_said(store: RedisStore, open_store
     epoch = led(store)
     assert store.sharing.publish_view(*OF, epoch, b"head", [blob("x", b"x")])
     assert shown.get(timeout=120) == OF
-    store.sharing.put_labels(*OF, epoch, 1, b"")
+    store.sharing.put_learnt_rows(*OF, epoch, 1, b"")
     assert shown.get(timeout=120) == OF
     store.replace_settings(*OF, epoch, b"{}", b"[]")
     assert shown.get(timeout=120) == OF
