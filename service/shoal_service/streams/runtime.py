@@ -60,9 +60,9 @@ class Runtime:
         self.source_runner: SourceRunner | None = None
         if learns and settings.source_processes and child_socket is not None:
             self.source_runner = SourceRunner(store, settings, log, self._all_learnt, child_socket)
-        self.sources = SourceService(store, settings, self.streams, self._notify_source_runner)
+        self.sources = SourceService(store, settings, self.streams, partial(self._announce, SOURCES_CHANGED))
         self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
-        self.webhooks = WebhookService(store, settings, self.streams, self._notify_sender)
+        self.webhooks = WebhookService(store, settings, self.streams, partial(self._announce, WEBHOOKS_CHANGED))
         self.recent_points = RecentPointsService(store, self.streams)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
@@ -96,9 +96,7 @@ class Runtime:
     def _on_request(self, request: ReaderRequest | None) -> None:
         """Pass on a request from another process, within this process only: a request sent again would never end."""
         if request is not None and request.what in (WEBHOOKS_CHANGED, SOURCES_CHANGED):
-            tasks = self.webhook_sender if request.what == WEBHOOKS_CHANGED else self.source_runner
-            if tasks is not None:
-                tasks.notify(request.name, request.incarnation)
+            self._notify_tasks(request.what, request.name, request.incarnation)
         elif request is None or request.what != "refine":
             if self.leases is not None:
                 self.leases.on_request(request)
@@ -116,19 +114,17 @@ class Runtime:
     def _has_webhooks(self, record: StreamRecord) -> bool:
         return bool(WebhookDocuments(self._store, record.name, record.incarnation).all())
 
-    def _notify_sender(self, name: str, incarnation: str) -> None:
-        """The webhooks of a stream were changed: tell the process that sends them."""
+    def _announce(self, changed: str, name: str, incarnation: str) -> None:
+        """The webhooks or the sources of a stream were changed: tell the process that runs their tasks."""
         if self.replicas is not None:
-            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, WEBHOOKS_CHANGED))
-        if self.webhook_sender is not None:
-            self.webhook_sender.notify(name, incarnation)
+            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, changed))
+        self._notify_tasks(changed, name, incarnation)
 
-    def _notify_source_runner(self, name: str, incarnation: str) -> None:
-        """The sources of a stream were changed: tell the process that runs them."""
-        if self.replicas is not None:
-            self.replicas.send(ReaderRequest(name, incarnation, 0, 0, SOURCES_CHANGED))
-        if self.source_runner is not None:
-            self.source_runner.notify(name, incarnation)
+    def _notify_tasks(self, changed: str, name: str, incarnation: str) -> None:
+        """The same within this process."""
+        tasks = self.webhook_sender if changed == WEBHOOKS_CHANGED else self.source_runner
+        if tasks is not None:
+            tasks.notify(name, incarnation)
 
     def _notify(self, name: str, incarnation: str) -> None:
         """A refinement waits: tell the processes that refine."""
