@@ -330,7 +330,7 @@ def _examine_checkpoints(facts: StreamFacts, add: Add) -> None:
                 where,
                 said,
                 "rows of the window: it cannot be refined",
-                "the window begins anew in time",
+                "a new window begins in time",
             )
 
 

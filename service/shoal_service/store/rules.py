@@ -292,7 +292,7 @@ def damaged_checkpoint(name: str, seq: int) -> str:
 
 def gone(name: str, incarnation: str) -> StreamGoneError:
     """Return the error for a stream that was deleted."""
-    return StreamGoneError(f"stream {name!r} of incarnation {incarnation} is gone; ask for it anew by its name")
+    return StreamGoneError(f"stream {name!r} of incarnation {incarnation} is gone; ask for it again by its name")
 
 
 def unknown(name: str) -> UnknownStreamError:

@@ -1,4 +1,4 @@
-"""Connections to the primary that Redis Sentinel names, asked for anew at each connect, so that a failover is followed.
+"""Connections to the primary that Redis Sentinel names. It is asked at each connect, so that a failover is followed.
 
 The address is `redis+sentinel://user:password@host:port,host:port/service/database`, or `rediss+sentinel://` for TLS to
 servers and sentinels. User and password are those of the servers. `?sentinel_username=` and `?sentinel_password=` give
