@@ -118,9 +118,8 @@ class Change:
         """The head of entry `seq`, the pages to be written before it, and the runs that go."""
         runs = [self._written(run) if isinstance(run, NewRun) else run for run in self._runs]
         kept = {run.number for run in runs}
-        blanked = {run.number for run in runs if run.number < self._before.next_run} if self._forgotten else set()
         for run in runs:
-            if run.number in blanked:
+            if self._gone_from(run):
                 self._unwritten.pages |= self._without_forgotten(run)
         gone = [PageRun(run.number, run.n_pages) for run in self._before.runs if run.number not in kept]
         gone += [run for run in self.orphans if run.run not in kept]
@@ -135,9 +134,14 @@ class Change:
         if start == end:
             return
         encoder = RunEncoder(self._next_number())
-        for stretch in merged(self._reader, self._runs[start:end], self._forgotten, after_offset):
+        for stretch in merged(self._reader, self._runs[start:end], self._gone_from, after_offset):
             self._put(encoder.number, encoder.add(stretch))
         self._runs[start:end] = [self._finished(encoder)] if encoder.n_rows else []
+
+    def _gone_from(self, run: Run) -> frozenset[bytes]:
+        """The keys that a run loses. A run that this change has made lost them already, and may hold records that came
+        under these keys later."""
+        return self._forgotten if run.number < self._before.next_run else frozenset()
 
     def _written(self, run: NewRun) -> Run:
         encoder = RunEncoder(self._next_number())
@@ -182,9 +186,11 @@ class Change:
             for number, found, places in self._reader.places_of(run, key):
                 rows = changed.get(number, found)
                 keys, payloads = list(rows.keys), list(rows.payloads)
+                time = rows.time.copy()
                 for place in places:
                     keys[place] = payloads[place] = b""
-                changed[number] = rows._replace(keys=Texts.of(keys), payloads=Texts.of(payloads))
+                    time[place] = np.nan
+                changed[number] = rows._replace(keys=Texts.of(keys), payloads=Texts.of(payloads), time=time)
         return {(run.number, number): encode_rows(rows) for number, rows in changed.items()}
 
 

@@ -1,6 +1,6 @@
 """Runs read side by side in ascending order of hash, a stretch at a time: a join of any size takes little memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,14 +13,17 @@ STRETCH_ROWS = 1 << 15
 
 
 def merged(
-    reader: RecordReader, runs: Sequence[Run | NewRun], gone: frozenset[bytes], after_offset: int = -1
+    reader: RecordReader,
+    runs: Sequence[Run | NewRun],
+    gone_from: Callable[[Run], frozenset[bytes]],
+    after_offset: int = -1,
 ) -> Iterator[NewRun]:
     """The newest version of each key in the runs, which are given oldest first, in stretches that are not empty.
 
-    Without rows up to `after_offset`, and without rows of stored runs whose key is forgotten or in `gone`. Raises
-    StoreError, and RunMovedError.
+    Without rows up to `after_offset`, and without rows of a run whose key is among those that it loses (`gone_from`) or
+    was forgotten before. Raises StoreError, and RunMovedError.
     """
-    cursors = [_Cursor(reader, run, gone) for run in runs]
+    cursors = [_Cursor(reader, run, gone_from) for run in runs]
     n_stretches = max(1, -(-sum(run.n_rows for run in runs) // STRETCH_ROWS))
     for stretch in range(1, n_stretches + 1):
         bound = None if stretch == n_stretches else np.uint64((stretch << 64) // n_stretches)
@@ -36,9 +39,9 @@ def merged(
 class _Cursor:
     """A place in one run."""
 
-    def __init__(self, reader: RecordReader, run: Run | NewRun, gone: frozenset[bytes]) -> None:
+    def __init__(self, reader: RecordReader, run: Run | NewRun, gone_from: Callable[[Run], frozenset[bytes]]) -> None:
         self._reader = reader
-        self._gone = gone
+        self._gone = frozenset[bytes]() if isinstance(run, NewRun) else gone_from(run)
         self._read_pages = 0
         self._run: Run | None = None
         if isinstance(run, NewRun):

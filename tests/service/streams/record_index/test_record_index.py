@@ -341,6 +341,44 @@ def test_the_newest_records_stay_counted_by_key(most: int) -> None:
         assert {record.key: record.log_offset for record in pages.find(*every) if record} == told
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("most", [1, 10, 95])
+def test_a_key_that_comes_again_after_it_was_forgotten_stays(most: int) -> None:
+    """Both in one write of a stream at its limit: the second join of a write dropped the new record."""
+    pages = Pages()
+    writer, told, offset = pages.writer(), {}, 1
+    rng = np.random.default_rng(most)
+    every = [b"key-%d" % i for i in range(120)]
+    for seq in range(1, 60):
+        for _ in range(2):
+            gone = [every[i] for i in rng.integers(0, 120, size=4)]
+            writer.forget(gone)
+            told = {key: at for key, at in told.items() if key not in gone}
+            keys = [every[i] for i in rng.integers(0, 120, size=4)] + gone[:2]
+            writer.add(made(keys, offset))
+            told |= {key: offset + i for i, key in enumerate(keys)}
+            offset += len(keys)
+        writer.flush(seq, Limits(most, 1 << 60, None), 0.0)
+        told = {key: told[key] for key in sorted(told, key=lambda key: told[key])[-most:]}
+        found = {record.key: record.log_offset for record in pages.find(*every) if record}
+        newest = {key: at for key, at in told.items() if at > offset - 10}
+        assert newest.items() <= found.items()
+        assert found.items() <= told.items()
+
+
+def test_the_time_of_a_forgotten_key_is_in_no_page() -> None:
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"other", b"secret"], 11))  # the times 11.25 and 12.25
+    writer.flush(1, PLENTY, 0.0)
+    number = np.float64(12.25).tobytes()
+    assert any(number in page for page in pages.held.values())
+    writer.forget([b"secret"])
+    writer.flush(2, PLENTY, 0.0)
+    assert not any(number in page for page in pages.held.values())
+    expect(pages.find(b"other")[0], b"other", 11)
+
+
 def test_records_take_no_more_bytes_than_allowed() -> None:
     pages = Pages()
     writer = pages.writer()
