@@ -53,9 +53,9 @@ async def changed_records(
 ) -> Response:
     """Records that may belong to another component than at the event, in the order of the log.
 
-    These are the records whose component was retired since then, and those that a refinement assigned again. A table
-    that copies these answers follows the stream. A key that came again is not among them for that reason alone: the
-    answer to its batch had its component.
+    These are the records whose component was retired since then, those that a refinement assigned again, and after a
+    restore all. A table that copies these answers follows the stream. A key that came again is not among them for that
+    reason alone: the answer to its batch had its component.
     """
     service, name = service_of(request), stream_of(request)
     stream = await service.streams.get(name)

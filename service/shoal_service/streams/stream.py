@@ -225,20 +225,28 @@ class Stream:
         and ParameterError for an event that is no longer known.
         """
         view = await self.view(min_offset, timeout_s)
-        since = None if event is None else self._since(event)
+        since = None if event is None else self._since(event, view)
         return await asyncio.to_thread(changed_since, self._records, view, self.settings, since, limit, after)
 
-    def _since(self, place: Place) -> Since:
-        events = self.view_source.feed.all()
-        at = next((event for event in events if event.place == place), None)
-        if at is None:
+    def _since(self, place: Place, view: PublishedView) -> Since | None:
+        """The moment of an event, or of a position between events. None where any record may belong elsewhere since
+        then. Raises ParameterError for a place of which the later events are not all known.
+        """
+        feed = self.view_source.feed
+        events = feed.all()
+        if place.next < feed.begins or place >= max(feed.end, Place(view.seq + 1, 0)):
             raise ParameterError(
                 f"event {place.seq}.{place.nth} of stream {self.name!r} is not known any more; read all records once"
             )
-        later = [event for event in events if event.place > place]
+        earlier = [event for event in events if event.place <= place]
+        later = events[len(earlier) :]
+        if any(event.kind == "restored" for event in later):  # another state, with another past
+            return None
         refined = any(event.kind == "adopted" for event in later)
         returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
-        return Since(int(at.data["offset"]), refined, returned)
+        if earlier:
+            return Since(int(earlier[-1].data["offset"]), refined, returned)
+        return Since(0 if later else view.points_seen, refined, returned)
 
     async def labels(self) -> Labels:
         """The labels of the components. A store that does not answer soon leaves the last ones in force."""

@@ -119,6 +119,46 @@ async def test_a_refinement_assigns_the_window_anew_and_the_changes_are_listed(r
     assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")
 
 
+async def test_after_a_restore_every_record_may_belong_elsewhere(running: Any) -> None:
+    rng = np.random.default_rng(3)
+    await running.http.put("/streams/s", json=GRID)
+    await learn(running, rng.normal(size=(400, 2)), 0)
+    saved = await running.http.get("/streams/s/snapshot")
+    await learn(running, rng.normal(size=(200, 2)) + 30.0, 400)
+    before, event = await looked_up(running, 600), newest_event(running)
+    assert await everything(running, changed_since=event) == {}
+    sent_as = {"Content-Type": "application/octet-stream"}
+    reply = await running.http.put("/streams/s/snapshot", content=saved.content, headers=sent_as)
+    await running.json("/streams/s/components", min_offset=reply.json()["log_offset"])
+    after = await looked_up(running, 600)
+    moved = {new["key"] for old, new in zip(before, after, strict=True) if old["component"] != new["component"]}
+    assert moved, "the component of the later points is not in the snapshot"
+    assert moved <= set(await everything(running, changed_since=event))
+    assert await everything(running, changed_since=newest_event(running)) == {}
+
+
+async def test_changes_are_listed_since_any_id_that_the_events_give(running: Any, follow: Any) -> None:
+    """Also the one before the first event, which is all that a follower of a quiet stream has."""
+    rng = np.random.default_rng(4)
+    await running.http.put("/streams/s", json={**GRID, "half_life": 100})
+    await learn(running, rng.normal(size=(400, 2)), 0)
+    async for block in follow("/streams/s/events").blocks():
+        begun = block["id"]
+        assert "event" not in block
+        break
+    before = await looked_up(running, 400)
+    assert await everything(running, changed_since=begun) == {}
+    await learn(running, rng.normal(size=(800, 2)) + 30.0, 400)  # the first component is forgotten
+    after = await looked_up(running, 400)
+    moved = {new["key"] for old, new in zip(before, after, strict=True) if old["component"] != new["component"]}
+    assert moved
+    assert moved <= set(await everything(running, changed_since=begun))
+    incarnation, entry, _ = newest_event(running).split(".")
+    later = f"{incarnation}.{int(entry) + 5}.0"
+    reply = await running.http.get("/streams/s/records", params={"changed_since": later})
+    assert reply.status_code == 400, reply.text
+
+
 async def test_weights_are_learnt_refined_restored_and_refined_again(running: Any) -> None:
     """Through the log, the window of the child process, and the window of a snapshot: the total mass stays."""
     rng = np.random.default_rng(5)
