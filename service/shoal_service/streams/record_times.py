@@ -52,8 +52,8 @@ def check_times(points: Points, settings: "StreamSettings", newest: float | None
     if ahead.any():
         row = int(ahead.argmax())
         raise RecordFieldError(
-            f"row {row} has the time {_text(fields.times[row])}, more than a day in the future (the clock of the "
-            f"service is at {_text(fields.arrived)}); check the clock of its source, or leave the time out",
+            f"row {row} has the time {time_text(fields.times[row])}, more than a day in the future (the clock of the "
+            f"service is at {time_text(fields.arrived)}); check the clock of its source, or leave the time out",
             row=row,
         )
     if settings.lateness_s is None:
@@ -66,9 +66,9 @@ def check_times(points: Points, settings: "StreamSettings", newest: float | None
     if late.any():
         row = int(late.argmax())
         raise RecordFieldError(
-            f"row {row} has the time {_text(fields.times[row])}, which is older than {_text(held[row])}, the newest "
-            f"one of stream {name!r}, by more than its lateness of {settings.lateness}; leave the point out, or raise "
-            "the setting lateness",
+            f"row {row} has the time {time_text(fields.times[row])}, which is older than {time_text(held[row])}, the "
+            f"newest one of stream {name!r}, by more than its lateness of {settings.lateness}; leave the point out, or "
+            "raise the setting lateness",
             row=row,
         )
 
@@ -84,12 +84,4 @@ def learnt_times(payload: bytes, n_points: int) -> LearntTimes:
 
 def shown_time(seconds: float | None) -> str | None:
     """A newest time as RFC 3339, within the years that it can write. None where there is none."""
-    return None if seconds is None else _text(seconds)
-
-
-_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 and 9999."""
-
-
-def _text(seconds: float) -> str:
-    return time_text(min(max(float(seconds), _FIRST_S), _LAST_S))
+    return None if seconds is None else time_text(seconds)

@@ -22,8 +22,12 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 """Limits of a weight. The library has the same."""
 _MAX_SECONDS = 253_402_300_799.0
 """End of the year 9999, beyond which RFC 3339 has no text."""
+_FIRST_SECOND = -62_135_596_800.0
+"""Begin of the year 1 in UTC, before which a moment has no text here. A number of seconds may be smaller."""
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_UNITS_PER_SECOND = {"D": 1 / 86_400, "s": 1.0, "ms": 1e3, "us": 1e6}
 
 FIELDS = ("keys", "times", "payloads", "weights")
 """Names of the lists in a JSON body, beside `points`."""
@@ -57,7 +61,7 @@ def checked_fields(
 ) -> RecordFields | None:
     """Check the lists of a batch of n points. None where there is none of them.
 
-    `times` may also be an array of datetime64 in microseconds of UTC.
+    `times` may also be an array of datetime64 in days, seconds, milliseconds or microseconds of UTC.
     Raises RecordFieldError, with the first bad row of the first bad list.
     """
     if keys is None and times is None and payloads is None and weights is None:
@@ -135,21 +139,29 @@ def _seconds(row: int, value: object) -> float:
 
 
 def _seconds_of_moments(moments: npt.NDArray[np.datetime64]) -> npt.NDArray[np.float64]:
-    """Seconds of moments in microseconds, NaN for none. Raises RecordFieldError beyond the year 9999."""
-    seconds = np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
-    beyond = np.abs(seconds) > _MAX_SECONDS
-    if beyond.any():
-        row = int(beyond.argmax())
-        raise RecordFieldError(f"row {row} has the time {moments[row]}; send one before the year 10000", row=row)
-    return seconds
+    """Seconds of moments, NaN for none. Raises RecordFieldError outside of the years 1 to 9999.
+
+    They are not cast to another unit first: large ones would overflow to a time that nobody sent.
+    """
+    per_second = _UNITS_PER_SECOND[np.datetime_data(moments.dtype)[0]]
+    units, missing = moments.astype(np.int64), np.isnat(moments)
+    outside = ~missing & ((units < _FIRST_SECOND * per_second) | (units >= (_MAX_SECONDS + 1.0) * per_second))
+    if outside.any():
+        row = int(outside.argmax())
+        raise RecordFieldError(f"row {row} has the time {moments[row]}; send one of the years 1 to 9999", row=row)
+    return np.where(missing, np.nan, units / per_second)
 
 
 def _parsed(row: int, text: str) -> float:
     if _RFC_3339.fullmatch(text):
         try:
-            return (datetime.fromisoformat(text.upper()) - _EPOCH).total_seconds()
+            return (datetime.fromisoformat(text.upper()).astimezone(UTC) - _EPOCH).total_seconds()
         except ValueError:  # such as the 30th of February
             pass
+        except OverflowError:
+            raise RecordFieldError(
+                f"row {row} has the time {_shown(text)}; send one of the years 1 to 9999 in UTC", row=row
+            ) from None
     raise RecordFieldError(
         f"row {row} has the time {_shown(text)}, which is not RFC 3339; send a date, a time and an offset, such as "
         "2026-01-31T12:00:00Z",
@@ -158,8 +170,11 @@ def _parsed(row: int, text: str) -> float:
 
 
 def time_text(seconds: float) -> str:
-    """Write a time as RFC 3339, in UTC, to the microsecond."""
-    moment = _EPOCH + timedelta(seconds=seconds)
+    """Write a time as RFC 3339, in UTC, to the microsecond: the nearest one of the years 1 to 9999."""
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        moment = _FIRST if seconds < 0 else _LAST
     return moment.isoformat().replace("+00:00", "Z")
 
 

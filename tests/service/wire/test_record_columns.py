@@ -65,6 +65,28 @@ def test_times_are_timestamps_text_or_seconds(times: Any, seconds: float, text: 
     np.testing.assert_array_equal(fields.time_is_text, [text] * 4)
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([0, None, 18_446_744_073_709, 0], pa.timestamp("s")),  # 2^64 microseconds: nearly 0 after an overflow
+        pa.array([0, None, -(2**63) + 1, 0], pa.timestamp("ms")),
+        pa.array([0, None, 253_402_300_800_000_000, 0], pa.timestamp("us", "UTC")),
+        pa.array([0, None, -62_135_596_801, 0], pa.timestamp("s")),
+        pa.array([0, None, 2**31 - 1, 0], pa.date32()),
+    ],
+)
+def test_timestamps_outside_of_the_years_1_to_9999_are_refused_by_their_row(times: Any) -> None:
+    with pytest.raises(RecordFieldError, match=r"row 2 has the time .* years 1 to 9999") as caught:
+        decode(as_arrow(when=times), ARROW, LIMITS, columns=COLUMNS)
+    assert caught.value.row == 2
+
+
+def test_a_large_timestamp_of_a_payload_is_no_other_time() -> None:
+    times = pa.array([18_446_744_073_709] * 4, pa.timestamp("s"))  # as microseconds, nearly 0 after an overflow
+    with pytest.raises(RecordFieldError, match="column 'host' cannot be read"):
+        decode(as_arrow(host=times), ARROW, LIMITS, columns=COLUMNS)
+
+
 def test_integers_are_keys_by_their_digits_and_lists_of_features_stay() -> None:
     lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 2)
     body = table(x=lists, id=pa.array([1, 2, 2**63, 4], pa.uint64()))
@@ -90,7 +112,7 @@ def test_batches_of_a_stream_are_joined() -> None:
         ({"id": pa.array([["a"]] * 4)}, None, "'id' holds list"),
         ({"when": pa.array(["2026-01-31T12:00:00Z", "yesterday", None, None])}, 1, "not RFC 3339"),
         ({"when": pa.array([None, None, None, True])}, 3, "time True"),
-        ({"when": pa.array([0, 2**62, 0, 0], pa.timestamp("us"))}, 1, "year 10000"),
+        ({"when": pa.array([0, 2**62, 0, 0], pa.timestamp("us"))}, 1, "years 1 to 9999"),
         ({"n": pa.array([[1]] * 4)}, None, "'n' holds list"),
         ({"n": pa.array(["x" * 5000] * 4)}, 0, "payload of 50"),
         ({"n": pa.FixedSizeListArray.from_arrays(pa.nulls(4 << 20), 1 << 20)}, None, "'n' holds fixed_size_list"),

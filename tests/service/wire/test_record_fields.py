@@ -180,6 +180,21 @@ def test_a_time_is_read_and_written_as_its_instant(text: str, seconds: float) ->
     assert checked_fields(1, times=[time_text(seconds)]).times.tolist() == [seconds]
 
 
+def test_the_last_moment_of_the_year_9999_can_be_read() -> None:
+    """A common way to write "never". As a float it rounds up to the year 10000, which has no text."""
+    for text in ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999999Z"):
+        (seconds,) = checked_fields(1, times=[text]).times.tolist()
+        assert time_text(seconds) == "9999-12-31T23:59:59.999999Z"
+    assert time_text(-1e11) == "0001-01-01T00:00:00Z"  # as a log of an earlier version may hold
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"])
+def test_a_time_whose_year_in_utc_has_no_text_is_refused(text: str) -> None:
+    with pytest.raises(RecordFieldError, match=r"row 1 has the time .* years 1 to 9999 in UTC") as caught:
+        checked_fields(2, times=[None, text])
+    assert caught.value.row == 1
+
+
 def test_a_body_with_too_many_rows_is_refused_before_its_fields_are_read() -> None:
     with pytest.raises(LimitError):
         decode(*as_json([[1.0]] * (LIMITS.max_rows + 1), keys=[7]), LIMITS)

@@ -14,7 +14,7 @@ class ArrowFields(NamedTuple):
 
     keys: list[Any] | None
     times: Any
-    """A list, or an array of datetime64 in microseconds of UTC."""
+    """A list, or an array of datetime64 in UTC, in days or down to microseconds."""
     payloads: list[Any] | None
     weights: list[Any] | None
 
@@ -52,7 +52,7 @@ def _key(value: Any) -> Any:
 def _times(pa: Any, batch: Any, name: str) -> Any:
     column = batch.column(batch.schema.get_field_index(name))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        return column.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
+        return _without_nanoseconds(pa, column).to_numpy(zero_copy_only=False)
     return _values(pa, batch, name)
 
 
@@ -68,12 +68,17 @@ def _values(pa: Any, batch: Any, name: str) -> list[Any]:
             "booleans, dates and timestamps"
         )
     try:
-        if pa.types.is_timestamp(column.type):  # Python has no nanoseconds
-            column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return _without_nanoseconds(pa, column).to_pylist()  # type: ignore[no-any-return]
     except (pa.ArrowException, ValueError, OverflowError) as error:
         words = str(error).splitlines() or [type(error).__name__]
         raise RecordFieldError(f"column {name[:60]!r} cannot be read: {words[0][:200]}; leave it out") from None
+
+
+def _without_nanoseconds(pa: Any, column: Any) -> Any:
+    """A column whose times have microseconds at most. Coarser ones stay: as microseconds large ones would overflow."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
+    return column
 
 
 def _plain_types(pa: Any) -> tuple[Callable[[Any], bool], ...]:
