@@ -39,7 +39,6 @@ from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, merge_pairs_
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
 from shoal.mixture.placed import PlacedPrior
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
-from shoal.mixture.prediction import Component, MixtureSnapshot, Prediction, snapshot_of
 from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
 from shoal.mixture.round import (
@@ -59,22 +58,8 @@ from shoal.mixture.settings import (
     StreamSettings,
     category_columns_of,
 )
-from shoal.mixture.snapshot import (
-    READ_ERRORS,
-    clock_from_arrays,
-    clock_to_arrays,
-    from_bytes,
-    named_rows,
-    partition_from_arrays,
-    partition_to_arrays,
-    prior_to_arrays,
-    settings_and_prior,
-    settings_to_header,
-    state_from_arrays,
-    state_to_arrays,
-    taken_rows,
-    to_bytes,
-)
+from shoal.mixture.snapshot import Component, MixtureSnapshot, Prediction, snapshot_of
+from shoal.mixture.snapshot_codec import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 from shoal.mixture.state import (
     MixtureState,
     ScaleWatch,
@@ -92,6 +77,22 @@ from shoal.mixture.state import (
     with_new_window,
     with_window_moved,
 )
+from shoal.mixture.state_codec import (
+    READ_ERRORS,
+    clock_from_arrays,
+    clock_to_arrays,
+    from_bytes,
+    named_rows,
+    partition_from_arrays,
+    partition_to_arrays,
+    prior_to_arrays,
+    settings_and_prior,
+    settings_to_header,
+    state_from_arrays,
+    state_to_arrays,
+    taken_rows,
+    to_bytes,
+)
 from shoal.mixture.stats_at_offset import (
     NEW_SCHEDULE,
     MisfitMonitor,
@@ -107,7 +108,6 @@ from shoal.mixture.stats_at_offset import (
 )
 from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, check_partition, check_rows, require
-from shoal.mixture.view_bytes import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 
 __all__ = [
     "AUTO_FAMILY",

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.errors import NoPointsError, SettingError
 from shoal.families import take
-from shoal.mixture.prediction import MixtureSnapshot
+from shoal.mixture.snapshot import MixtureSnapshot
 from shoal.points.arrays import Array, IntArray
 
 _BLOCK_ELEMENTS = 1 << 21

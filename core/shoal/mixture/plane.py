@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from shoal.errors import SettingError, ShapeError
-from shoal.mixture.prediction import MixtureSnapshot
+from shoal.mixture.snapshot import MixtureSnapshot
 from shoal.points.arrays import Array, BoolArray, IntArray
 
 CHUNK_NUMBERS = 1 << 21

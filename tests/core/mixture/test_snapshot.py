@@ -1,361 +1,240 @@
-"""Bytes: equal to the bit both ways, the same every time, and refused when anything at all is wrong with them."""
+"""Predictions: densities that integrate to one, probabilities that sum to one, views that cannot be written."""
 
-import hashlib
-import json
-import struct
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import integrate
 
-from shoal.errors import SnapshotDamagedError, SnapshotVersionError
-from shoal.families import KnownCovariance
-from shoal.families.predictive_cache import refresh
-from shoal.mixture import MixtureState, StreamSettings, empty_lineage, from_bytes, grow, prune_inplace, to_bytes
-from shoal.mixture.container import FORMAT_VERSION, MAGIC, pack_arrays, unpack_arrays
+from shoal.errors import NoPointsError, NotFiniteError, ShapeError, UnknownComponentError
+from shoal.families import take
+from shoal.families.predictive_cache import empty_cache, refresh
+from shoal.mixture import (
+    MixtureSnapshot,
+    MixtureState,
+    merge_by_bound_inplace,
+    predictor,
+    prune_inplace,
+    snapshot_of,
+)
 
+Array = np.ndarray
 MakeState = Callable[..., MixtureState]
 
 
-@pytest.fixture
-def state(family_name: str, make_state: MakeState) -> MixtureState:
-    """A state with a past, numbers of every kind, and room to spare."""
-    rng = np.random.default_rng(0)
-    resp = rng.dirichlet(np.ones(6), size=50) / 3
-    made = make_state(family_name, rng.normal(size=(50, 3)), resp, half_life=1e4 / 3, concentration=0.1 + 0.2)
-    made = made._replace(location=rng.normal(size=3), at_capacity=True)
-    return prune_inplace(made, np.array([False, True, False, False, True, False]))[0]
+@pytest.fixture(autouse=True, params=["kernel", "numpy"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both that predictions take."""
+    monkeypatch.setattr(predictor, "kernel_predicts", lambda family: request.param == "kernel")
 
 
-@pytest.fixture
-def small(make_state: MakeState) -> MixtureState:
-    return make_state("diagonal", np.arange(6.0).reshape(6, 1), np.eye(2)[[0, 1, 0, 1, 0, 1]])
-
-
-def warming(prior: Any = None, n: int = 7) -> MixtureState:
-    settings = StreamSettings(n_features=2, family="known_covariance", warmup_points=100)
-    stats = None if prior is None else prior.suffstats(np.ones((1, 2)), np.ones((1, 1)))
-    rows = np.zeros(0 if prior is None else 1, dtype=np.int64)
-    return MixtureState(
-        settings=settings,
-        prior=prior,
-        frozen=False,
-        location=np.zeros(2),
-        scale=np.ones(2),
-        jitter=np.zeros(2),
-        stats=stats,
-        cache=None if prior is None else refresh(prior, stats),
-        ids=rows,
-        born_at=rows,
-        last_seen_at=rows,
-        pairs=np.zeros((rows.size, rows.size)),
-        n_components=rows.size,
-        next_id=rows.size,
-        points_seen=n,
-        decayed_count=float(n),
-        pruned_mass=float(n - rows.size),
-        at_capacity=False,
-        births_refused=0,
-        next_check=8,
-        next_decay=-1,
-        next_refit=1 << n.bit_length(),
-        buffer=np.random.default_rng(0).normal(size=(100, 2)),
-        lineage=empty_lineage(),
+def scaled_state(make_state: MakeState, family: str, d: int, k: int = 4, n: int = 80) -> MixtureState:
+    """A state whose standardisation is not the identity."""
+    rng = np.random.default_rng(d)
+    z = rng.normal(size=(n, d)) * 0.4 + rng.normal(size=(k, d))[rng.integers(k, size=n)]
+    state = make_state(family, z, rng.dirichlet(np.full(k, 0.2), size=n), concentration=1.7)
+    return state._replace(
+        location=np.linspace(-5, 20, d), scale=np.geomspace(0.02, 40, d) if d > 1 else np.array([0.02])
     )
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equal to the bit, types included."""
-    if isinstance(a, np.ndarray):
-        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
-    if isinstance(a, tuple):
-        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is type(b) and a == b
+@pytest.mark.parametrize("scale", [0.01, 1.0, 300.0])
+def test_the_density_integrates_to_one_in_the_units_of_the_data(
+    family_name: str, scale: float, make_state: MakeState
+) -> None:
+    state = scaled_state(make_state, family_name, 1)._replace(location=np.array([7.0]), scale=np.array([scale]))
+    snapshot = snapshot_of(state)
+
+    def density(u: float) -> float:  # x = location + scale sinh(u) reaches the heavy tails of the prior's Student t
+        x = 7.0 + scale * np.sinh(u)
+        return float(np.exp(snapshot.log_density([[x]])[0]) * scale * np.cosh(u))
+
+    total, _ = integrate.quad(density, -30, 30, limit=400, epsabs=1e-10)
+    assert total == pytest.approx(1.0, abs=1e-7)
 
 
-def test_a_state_reads_back_equal_to_the_bit(state: MixtureState) -> None:
-    back, window = from_bytes(to_bytes(state))
-    assert window is None
-    assert back.capacity == back.n_components == 4
-    assert same(grow(back, state.capacity), state)
-    assert same(from_bytes(to_bytes(state), is_valid=True)[0], back)
-    for array in (*back.stats, *back.cache, back.pairs, back.ids, back.location):
-        assert array.flags.writeable
-        assert array.flags.owndata or array.base.flags.owndata
+def test_the_answer_is_bayes_rule_told_component_by_component(family_name: str, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 3)
+    snapshot = snapshot_of(state)
+    rng = np.random.default_rng(9)
+    x = state.location + state.scale * rng.normal(size=(25, 3)) * 2
+    z = (x - state.location) / state.scale
+    prior = state.prior
+    mass, alpha, n = state.stats.mass[:4], 1.7, 80.0
+    joint = np.empty((25, 5))
+    for k in range(4):
+        own = prior.posterior(take(state.stats, slice(k, k + 1)))
+        joint[:, k] = mass[k] / (alpha + n) * np.exp(prior.log_predictive(own, z)[:, 0])
+    joint[:, 4] = alpha / (alpha + n) * np.exp(prior.log_predictive(prior.posterior(prior.empty_stats(1)), z)[:, 0])
+    prediction = snapshot.predict(x)
+    density = joint.sum(axis=1)
+    np.testing.assert_allclose(prediction.resp, joint[:, :4] / density[:, None], rtol=1e-9)
+    np.testing.assert_allclose(prediction.novelty, joint[:, 4] / density, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(prediction.log_density), density / state.scale.prod(), rtol=1e-9)
+    np.testing.assert_array_equal(prediction.component, state.live_ids[joint[:, :4].argmax(axis=1)])
+    np.testing.assert_array_equal(snapshot.log_density(x), prediction.log_density)
 
 
-@pytest.mark.parametrize(
-    ("prior", "n"),
-    [(None, 0), (KnownCovariance(np.zeros(2), 1.0, 2.0), 7), (KnownCovariance([0.0, 1.0], 1.0, [[2.0, 1], [1, 2]]), 7)],
-)
-def test_a_stream_that_is_warming_up_keeps_the_rows_in_use(prior: Any, n: int) -> None:
-    state = warming(prior, n)
-    back, _ = from_bytes(to_bytes(state))
-    assert back.buffer.tobytes() == state.buffer[:n].tobytes()
-    assert same(back, state._replace(buffer=state.buffer[:n]))
+@pytest.mark.parametrize("far", [0.0, 1e3, 1e60, 1e150])
+def test_probabilities_sum_to_one_however_far_the_point(family_name: str, far: float, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 2)
+    prediction = snapshot_of(state).predict([[far, -far], [far, 0.0], [-5.0, 20.0]])
+    np.testing.assert_allclose(prediction.resp.sum(axis=1) + prediction.novelty, 1.0, rtol=1e-12)
+    assert np.isfinite(prediction.log_density).all()
+    assert np.isin(prediction.component, state.live_ids).all()
+    if far >= 1e60:
+        assert prediction.novelty[0] > 0.5
 
 
-def test_the_window_comes_along(state: MixtureState) -> None:
-    rows = np.random.default_rng(1).normal(size=(31, 3))
-    back, window = from_bytes(to_bytes(state, rows))
-    assert window is not None
-    assert same(window, rows)
-    assert same(grow(back, state.capacity), state)
+def test_chunks_do_not_show(family_name: str, make_state: MakeState, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = scaled_state(make_state, family_name, 3)
+    x = state.location + state.scale * np.random.default_rng(1).normal(size=(200, 3))
+    whole = snapshot_of(state).predict(x)
+    monkeypatch.setattr("shoal.mixture.predictor._CHUNK_ELEMENTS", 200)
+    for piece, all_at_once in zip(snapshot_of(state).predict(x), whole, strict=True):
+        np.testing.assert_allclose(piece, all_at_once, rtol=1e-11, atol=1e-13)
+    singly = [snapshot_of(state).predict(row[None]).log_density[0] for row in x[:20]]
+    np.testing.assert_allclose(singly, whole.log_density[:20], rtol=1e-11)
 
 
-def test_bytes_are_the_same_every_time_and_do_not_depend_on_the_room(state: MixtureState) -> None:
-    blob = to_bytes(state)
-    assert to_bytes(state) == blob
-    assert to_bytes(grow(state, 40)) == blob
-    assert to_bytes(from_bytes(blob)[0]) == blob
+def test_moments_are_those_of_the_predictive_in_the_units_of_the_data(family_name: str, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 2, k=2, n=400)
+    snapshot = snapshot_of(state)
+    params = state.prior.posterior(take(state.stats, slice(0, 2)))
+    np.testing.assert_allclose(
+        (snapshot.means - state.location) / state.scale, state.prior.predictive_mean(params), rtol=1e-12
+    )
+    np.testing.assert_allclose(np.diagonal(snapshot.covariances(), axis1=1, axis2=2), snapshot.variances, rtol=1e-9)
+    np.testing.assert_allclose(snapshot.covariances(np.array([1]))[0], snapshot.covariances()[1], rtol=1e-12)
+    draws = state.prior.sample_points(
+        state.prior.sample_parameters(take(params, np.repeat([0], 20_000)), np.random.default_rng(0)),
+        1,
+        np.random.default_rng(1),
+    )[:, 0]
+    raw = draws * state.scale + state.location
+    spread = np.sqrt(snapshot.variances[0])
+    np.testing.assert_allclose(raw.mean(axis=0) / spread, snapshot.means[0] / spread, atol=5 / np.sqrt(20_000))
+    np.testing.assert_allclose(raw.std(axis=0), spread, rtol=0.05)
 
 
-def test_every_altered_byte_is_refused(small: MixtureState) -> None:
-    blob = to_bytes(small)
-    rng = np.random.default_rng(2)
-    positions = [*range(120), *rng.choice(len(blob), size=300).tolist(), len(blob) - 1]
-    for position in positions:
-        altered = bytearray(blob)
-        altered[position] ^= int(rng.integers(1, 256))
-        for is_valid in (False, True):
-            with pytest.raises(SnapshotDamagedError):
-                from_bytes(bytes(altered), is_valid=is_valid)
+def test_nothing_published_can_be_written_or_seen_to_change(family_name: str, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 2)
+    snapshot = snapshot_of(state)
+    before = snapshot.predict([[0.0, 0.0]])
+    held = [snapshot.ids, snapshot.masses, snapshot.weights, snapshot.means, snapshot.variances, snapshot.location]
+    for array in (*held, snapshot.scale, snapshot.born_at, snapshot.last_seen_at, *snapshot.stats):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        snapshot.points_seen = 0  # type: ignore[misc]
+    for array in (*state.stats, state.ids, state.location):  # the learner goes on
+        array += 1
+    after = snapshot.predict([[0.0, 0.0]])
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-def test_every_truncation_and_every_addition_is_refused(small: MixtureState) -> None:
-    blob = to_bytes(small)
-    for length in [*range(64), *np.random.default_rng(3).choice(len(blob), size=100).tolist()]:
-        with pytest.raises(SnapshotDamagedError):
-            from_bytes(blob[:length])
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(blob + b"\0")
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(blob + blob)
+def test_weights_and_order(make_state: MakeState) -> None:
+    x = np.zeros((8, 1))
+    resp = np.eye(3)[[0, 0, 1, 1, 1, 1, 2, 2]]
+    snapshot = snapshot_of(make_state("diagonal", x, resp, concentration=2.0))
+    np.testing.assert_allclose(snapshot.weights, [0.2, 0.4, 0.2])
+    assert snapshot.new_weight == pytest.approx(0.2)
+    assert snapshot.ids[snapshot.largest_first].tolist() == [11, 10, 12]
+    component = snapshot.component(11)
+    assert (component.id, component.row, component.mass, component.weight) == (11, 1, 4.0, pytest.approx(0.4))
+    np.testing.assert_array_equal(component.mean, snapshot.means[1])
 
 
-def sealed(version: int, body: bytes) -> bytes:
-    """A file with a right checksum, written from the description in `container`."""
-    sizes = struct.pack("<IQ", version, len(body))
-    return MAGIC + sizes + hashlib.sha256(sizes + body).digest() + body
+def test_an_id_no_longer_live_answers_with_its_end_and_its_heirs(make_state: MakeState) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(60, 2)), rng.normal(50, 1, size=(5, 2))])
+    resp = np.zeros((65, 3))
+    resp[:40, 0] = resp[40:60, 1] = resp[60:, 2] = 1.0
+    state = make_state("diagonal", x, resp)._replace(location=np.array([3.0, 4.0]), scale=np.array([2.0, 5.0]))
+    alone = snapshot_of(state)
+    state, _ = merge_by_bound_inplace(state)
+    state, _ = prune_inplace(state, np.array([False, True]))
+    snapshot = snapshot_of(state)
+    assert snapshot.ids.tolist() == [10]
+    with pytest.raises(UnknownComponentError, match="past"):
+        snapshot.component(11)
+    record, end = snapshot.past(11)
+    assert record.successors == (10,)
+    assert end is not None
+    np.testing.assert_allclose(end.means[0], alone.component(11).mean, rtol=1e-12)
+    np.testing.assert_allclose(end.variances[0], alone.component(11).variance, rtol=1e-12)
+    np.testing.assert_allclose(end.covariances()[0], alone.covariances(np.array([1]))[0], rtol=1e-12)
+    assert end.masses.tolist() == [20.0]
+    assert snapshot.past(12)[0].successors == ()
+    for unknown in (10, 13, -1):
+        with pytest.raises(UnknownComponentError):
+            snapshot.past(unknown)
 
 
-def test_a_newer_file_is_told_from_a_damaged_one(small: MixtureState) -> None:
-    body = to_bytes(small)[52:]
-    assert same(from_bytes(sealed(FORMAT_VERSION, body))[0].stats, from_bytes(to_bytes(small))[0].stats)
-    with pytest.raises(SnapshotVersionError, match="upgrade shoal"):
-        from_bytes(sealed(FORMAT_VERSION + 1, b"whatever a later format holds"))
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(sealed(FORMAT_VERSION + 1, b"abc")[:-1])
+@pytest.mark.parametrize("with_prior", [True, False])
+def test_before_any_point_there_is_nothing_to_predict_with(
+    with_prior: bool, family_name: str, make_state: MakeState
+) -> None:
+    state = make_state(family_name, np.zeros((1, 2)), np.ones((1, 1)))
+    empty = state._replace(
+        n_components=0, points_seen=0, stats=state.prior.empty_stats(2), cache=empty_cache(state.prior, 2)
+    )
+    if not with_prior:
+        empty = empty._replace(prior=None, stats=None, cache=None, frozen=False)
+    snapshot = snapshot_of(empty)
+    assert snapshot.n_components == 0
+    assert snapshot.new_weight == 1.0
+    assert snapshot.means.shape == snapshot.variances.shape == (0, 2)
+    assert snapshot.covariances().shape == (0, 2, 2)
+    assert snapshot.status == ("live" if with_prior else "warming_up")
+    with pytest.raises(NoPointsError):
+        snapshot.predict([[0.0, 0.0]])
+    with pytest.raises(ShapeError):  # what is wrong with the question comes first
+        snapshot.predict([[0.0]])
 
 
-def of_format_1(state: MixtureState, window: np.ndarray | None = None) -> bytes:
-    """The file that was written before there were refinements: without marks, monitor, course and their settings."""
-    header, arrays = unpack_arrays(to_bytes(state, window))
-    for name in ("course", "marks"):
-        del header[name]
-    for name in ("refinement", "seed"):
-        del header["settings"][name]
-    arrays = {name: a for name, a in arrays.items() if name.split(".")[0] not in ("mark", "monitor")}
-    blob = pack_arrays(header, arrays)
-    return sealed(1, blob[52:])
+def test_bad_points_are_refused_at_the_door(make_state: MakeState) -> None:
+    snapshot = snapshot_of(make_state("diagonal", np.zeros((3, 2)), np.ones((3, 1))))
+    with pytest.raises(ShapeError):
+        snapshot.predict([[1.0, 2.0, 3.0]])
+    with pytest.raises(NotFiniteError):
+        snapshot.predict([[1.0, np.nan]])
+    assert snapshot.predict(np.zeros((0, 2))).resp.shape == (0, 1)
 
 
-def test_a_file_of_format_1_is_read_and_its_rows_are_past(state: MixtureState) -> None:
-    rows = np.random.default_rng(1).normal(size=(31, 3))
-    back, window = from_bytes(of_format_1(state, rows))
-    assert same(window, rows)
-    n = back.n_components
-    for mark in (back.past, back.mid):
-        assert mark is not None
-        assert mark.offset == back.schedule.window_from == back.points_seen
-        assert same(mark.stats, back.stats)
-        assert same(mark.pairs, back.pairs)
-        assert (mark.pruned_mass, mark.decayed_count) == (back.pruned_mass, back.decayed_count)
-    assert back.monitor is not None
-    assert not any(field.any() for field in back.monitor)
-    assert same(grow(back._replace(past=None, mid=None), 9).stats, grow(state._replace(past=None, mid=None), 9).stats)
-    assert to_bytes(from_bytes(to_bytes(back))[0]) == to_bytes(back)
-    assert n == state.n_components
+def test_two_thousand_components(family_name: str, make_state: MakeState, make_prior: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.uniform(-500, 500, size=(2000, 3))
+    state = make_state(family_name, centres[:1], np.ones((1, 1)))
+    stats = state.prior.scale(state.prior.suffstats(centres, np.eye(2000)), 20.0)
+    state = state._replace(
+        stats=stats,
+        cache=refresh(state.prior, stats),
+        n_components=2000,
+        ids=np.arange(2000),
+        born_at=np.ones(2000),
+        last_seen_at=np.ones(2000),
+    )
+    snapshot: MixtureSnapshot = snapshot_of(state)
+    prediction = snapshot.predict(centres)
+    np.testing.assert_array_equal(prediction.component, np.arange(2000))
+    np.testing.assert_allclose(prediction.resp.sum(axis=1) + prediction.novelty, 1.0, rtol=1e-12)
 
 
-def test_a_warm_up_of_format_1_goes_on(stream: Any) -> None:
-    x, _ = stream.nine(1_400)
-    settings = stream.settings(n_features=2, family="diagonal", window=100)  # too short for a search after a fit
-    old, _ = from_bytes(of_format_1(stream.feed(settings, x[:300]).state))
-    found, expected = stream.feed(old, x[300:]).state, stream.feed(settings, x).state
-    assert same(found.stats, expected.stats)
-    assert same(found.ids, expected.ids)
-
-
-def test_a_warm_up_of_format_1_ends_with_the_same_components_where_fits_are_searched(stream: Any) -> None:
-    """Only ids may differ: no fit is searched after rows that cannot be read again."""
-    x, _ = stream.nine(1_400)
-    settings = stream.settings(n_features=2, family="diagonal")
-    old, _ = from_bytes(of_format_1(stream.feed(settings, x[:300]).state))
-    found, expected = stream.feed(old, x[300:]).state, stream.feed(settings, x).state
-    assert same(found.stats, expected.stats)
-    assert len(set(found.live_ids.tolist())) == found.n_components
-    assert found.live_ids.max() < found.next_id
-    assert set(found.live_ids.tolist()) & set(old.live_ids.tolist())
-    assert found.schedule.window_from == 300  # rows that the file held cannot be read again
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"\x05\0\0\0", b"\x02\0\0\0{}", b"\x02\0\0\0[]", b"\xff\xff\xff\xff{}", b"\x04\0\0\0null"]
-)
-def test_a_sealed_body_that_is_nothing_is_refused(body: bytes) -> None:
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(sealed(FORMAT_VERSION, body))
-
-
-@pytest.mark.parametrize(
-    "listed",
-    [
-        ["x", "|O", [1]],
-        ["x", "<f4", [2]],
-        ["x", "<f8", [-1]],
-        ["x", "<f8", [2]],
-        ["x", "<f8", [1.0]],
-        ["x", "<f8", [True]],
-        ["x", "<f8", [1 << 60, 1 << 60]],
-        ["x", "<f8", [0] * 40],
-        ["x", "<f8"],
-        [3, "<f8", [1]],
-        ["x", ["<f8"], [1]],
-        "x",
-        None,
-    ],
-)
-def test_arrays_of_objects_or_of_lying_shapes_are_refused(listed: Any) -> None:
-    text = json.dumps({"arrays": [listed]}).encode()
-    with pytest.raises(SnapshotDamagedError):
-        unpack_arrays(sealed(FORMAT_VERSION, struct.pack("<I", len(text)) + text + bytes(8)))
-
-
-def test_no_array_of_objects_is_written() -> None:
-    with pytest.raises(AssertionError, match="dtype"):
-        pack_arrays({}, {"x": np.array([object()])})
-
-
-def tampered(state: MixtureState, change: Callable[[dict[str, Any], dict[str, np.ndarray]], None]) -> bytes:
-    header, arrays = unpack_arrays(to_bytes(state))
-    change(header, arrays)
-    return pack_arrays(header, arrays)
-
-
-CHANGES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Any]] = {
-    "missing number": lambda h, a: h.pop("next_id"),
-    "number of another type": lambda h, a: h.update(points_seen=6.0),
-    "flag as number": lambda h, a: h.update(frozen=1),
-    "unknown entry": lambda h, a: h.update(colour="blue"),
-    "bad setting": lambda h, a: h["settings"].update(concentration=-1),
-    "unknown setting": lambda h, a: h["settings"].update(colour=1),
-    "settings of another width": lambda h, a: h["settings"].update(n_features=1 << 20),
-    "settings gone": lambda h, a: h.update(settings=None),
-    "missing array": lambda h, a: a.pop("ids"),
-    "unknown array": lambda h, a: a.update(extra=np.zeros(1)),
-    "prior gone": lambda h, a: [a.pop(n) for n in list(a) if n.startswith("prior.")],
-    "prior out of range": lambda h, a: a["prior.rate"].fill(-1.0),
-    "rows missing": lambda h, a: a.update({"stats.mean": a["stats.mean"][:1]}),
-    "rows of another width": lambda h, a: a.update({"stats.mean": np.zeros((2, 3))}),
-    "integers for floats": lambda h, a: a.update({"stats.mass": np.ones(2, dtype=np.int64)}),
-    "floats for integers": lambda h, a: a.update(ids=np.zeros(2)),
-    "not a number": lambda h, a: a["work.log_norm"].fill(np.nan),
-    "negative mass": lambda h, a: a["stats.mass"].fill(-1.0),
-    "scatter that no points have": lambda h, a: a["stats.scatter"].fill(-1e6),
-    "negative count": lambda h, a: h.update(points_seen=-1),
-    "negative amount": lambda h, a: h.update(pruned_mass=-1.0),
-    "scale of zero": lambda h, a: a["scale"].fill(0.0),
-    "negative jitter": lambda h, a: a["jitter"].fill(-1.0),
-    "id twice": lambda h, a: a["ids"].fill(10),
-    "id never given out": lambda h, a: a["ids"].fill(99),
-    "pairs of another size": lambda h, a: a.update(pairs=np.zeros((3, 3))),
-    "links that run backwards": lambda h, a: a.update({"past.links": np.array([1])}),
-    "past of uneven length": lambda h, a: a.update({"past.ids": np.array([1])}),
-    "buffer of a frozen stream": lambda h, a: a.update(buffer=np.zeros((2, 1))),
-    "window of another width": lambda h, a: a.update(window=np.zeros((2, 4))),
-    "window without rows": lambda h, a: a.update(window=np.zeros(())),
-}
-
-CHANGES |= {
-    "decay that is past": lambda h, a: (h["settings"].update(half_life=64.0), h.update(next_decay=3)),
-    "decay off its step": lambda h, a: (h["settings"].update(half_life=64.0), h.update(next_decay=9)),
-    "decay without a half-life": lambda h, a: h.update(next_decay=8),
-    "fit of a frozen stream": lambda h, a: h.update(next_refit=8),
-    "warm-up with a prior of its own": lambda h, a: (h.update(frozen=False), a.update(buffer=np.zeros((6, 1)))),
-    "check that is past": lambda h, a: h.update(next_check=6),
-    "check beyond int64": lambda h, a: h.update(next_check=1 << 62),
-    "points that can be counted no further": lambda h, a: h.update(points_seen=(1 << 53) - 1, next_check=1 << 54),
-    "ids that can be counted no further": lambda h, a: h.update(next_id=(1 << 53) - 1),
-    "count of more than the points": lambda h, a: h.update(decayed_count=1e9),
-    "pruned mass from nowhere": lambda h, a: h.update(pruned_mass=1e300),
-    "count and pruned mass from nowhere": lambda h, a: h.update(pruned_mass=1e300, decayed_count=1e300),
-    "mass of zero": lambda h, a: a["stats.mass"].__setitem__(0, 0.0),
-    "birth in the future": lambda h, a: a["born_at"].fill(10**15),
-    "seen before birth": lambda h, a: a["last_seen_at"].fill(0),
-    "negative pair sums": lambda h, a: a.update(pairs=np.array([[0.0, -1.0], [-1.0, 0.0]])),
-    "pair sums that are not symmetric": lambda h, a: a.update(pairs=np.array([[0.0, 1.0], [0.5, 0.0]])),
-    "pair sums on the diagonal": lambda h, a: a.update(pairs=np.eye(2)),
-    "pair sums beyond the masses": lambda h, a: a.update(pairs=1e300 * (1 - np.eye(2))),
-    "predictive cache of negative strength": lambda h, a: a["work.mean_strength"].fill(-5.0),
-    "predictive cache that scores without bound": lambda h, a: a["work.log_norm"].fill(1e300),
-    "predictive cache of other points": lambda h, a: a["work.mean"].__iadd__(0.01),
-}
-
-CHANGES |= {
-    "a mark alone": lambda h, a: [h["marks"].pop("mid"), *(a.pop(n) for n in list(a) if n.startswith("mark.mid"))],
-    "a third mark": lambda h, a: h["marks"].update(end=h["marks"]["mid"]),
-    "a mark in the future": lambda h, a: h["marks"]["mid"].update(offset=7),
-    "marks in the wrong order": lambda h, a: (h["marks"]["mid"].update(offset=5), h["course"].update(window_from=5)),
-    "a mark of more points than there were": lambda h, a: h["marks"]["past"].update(decayed_count=9.0, pruned_mass=3.0),
-    "a mark whose masses are not its count": lambda h, a: a["mark.past.mass"].__iadd__(0.1),
-    "a mark that holds more than its component": lambda h, a: a.update(
-        {f"mark.{m}.mass": a[f"mark.{m}.mass"][::-1] + np.array([0.5, -0.5]) for m in ("past", "mid")}
-    ),
-    "a mark of negative mass": lambda h, a: a["mark.mid.mass"].__imul__(-1.0),
-    "a mark's scatter that no points have": lambda h, a: a["mark.past.scatter"].fill(-1e6),
-    "a mark's pair sums beyond its masses": lambda h, a: a.update({"mark.past.pairs": 1e3 * (1 - np.eye(2))}),
-    "a mark of another size": lambda h, a: a.update({"mark.past.mass": np.ones(3)}),
-    "marks without a window": lambda h, a: h["settings"].update(window=0),
-    "marks without a monitor": lambda h, a: a.pop("monitor.base"),
-    "a monitor of another size": lambda h, a: a.update({"monitor.level": np.zeros(3)}),
-    "a monitor that is not a number": lambda h, a: a["monitor.level"].fill(np.nan),
-    "a spread below zero": lambda h, a: a["monitor.spread"].fill(-1.0),
-    "settled in the future": lambda h, a: a["monitor.settled_at"].fill(3),
-    "settled as a float": lambda h, a: a.update({"monitor.settled_at": np.zeros(2)}),
-    "refined in the future": lambda h, a: h["course"].update(refined_at=7),
-    "more refinements than offsets": lambda h, a: h["course"].update(adopted=1),
-    "a wait of nothing": lambda h, a: h["course"].update(periods=0),
-    "an alarm in the future": lambda h, a: h["course"].update(alarm=7),
-    "a course without an entry": lambda h, a: h["course"].pop("alarm"),
-    "a course in words": lambda h, a: h["course"].update(alarm="none"),
-    "no course": lambda h, a: h.pop("course"),
-    "refinement as often as it likes": lambda h, a: h["settings"].update(refinement="often"),
-}
-"""What such states did: hang or crash the learner, turn it to NaN, or refuse its own bytes later."""
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_an_intact_file_with_an_impossible_state_is_refused(small: MixtureState, change: Any) -> None:
-    assert from_bytes(tampered(small, lambda h, a: None))[0].n_components == 2
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(tampered(small, change))
-
-
-@pytest.mark.parametrize("number", [{"next_refit": 1000}, {"next_refit": 5}, {"next_refit": -1}, {"points_seen": 100}])
-def test_a_warm_up_whose_next_fit_never_comes_is_refused(number: dict[str, int]) -> None:
-    state = warming(KnownCovariance(np.zeros(2), 1.0, 2.0))
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(tampered(state, lambda h, a: h.update(number)))
-
-
-def test_an_id_counter_that_was_raised_is_valid(small: MixtureState) -> None:
-    """A service that restores a snapshot over a stream raises it, so that no id comes twice."""
-    assert from_bytes(to_bytes(small._replace(next_id=10**9)))[0].next_id == 10**9
-
-
-def test_any_buffer_of_bytes_is_read(small: MixtureState) -> None:
-    blob = to_bytes(small)
-    for kind in (bytearray, memoryview):
-        assert same(from_bytes(kind(blob))[0], from_bytes(blob)[0])
+def test_rows_of_a_snapshot_ascend_by_id(family_name: str, make_state: MakeState) -> None:
+    state = scaled_state(make_state, family_name, 3)
+    state.ids[:4] = [5, 2, 9, 1]
+    snapshot = snapshot_of(state)
+    order = [3, 1, 0, 2]
+    np.testing.assert_array_equal(snapshot.ids, [1, 2, 5, 9])
+    for field, rows in zip(snapshot.stats, state.stats, strict=True):
+        np.testing.assert_array_equal(field, rows[order])
+    np.testing.assert_array_equal(snapshot.masses, state.stats.mass[order])
+    points = np.random.default_rng(0).normal(size=(5, 3)) * state.scale + state.location
+    state.ids[:4] = [1, 2, 3, 4]
+    before, after = snapshot_of(state).predict(points), snapshot.predict(points)
+    np.testing.assert_allclose(after.resp, before.resp[:, order], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(after.component, np.array([5, 2, 9, 1])[before.component - 1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.waiting import eventually, eventually_async
-from shoal.mixture import snapshot
+from shoal.mixture import state_codec
 from shoal_service.errors import UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
 from shoal_service.streams.learner import pool
@@ -61,13 +61,13 @@ async def test_a_state_is_checked_at_a_start_and_not_at_each_return_from_rest(
     running: Any, final: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[int] = []
-    check = snapshot.check_state
+    check = state_codec.check_state
 
     def counted(state: Any, window: Any) -> None:
         checked.append(state.points_seen)
         check(state, window)
 
-    monkeypatch.setattr(snapshot, "check_state", counted)
+    monkeypatch.setattr(state_codec, "check_state", counted)
     settings = {"stream_idle_s": 0.02, "checkpoint_interval_s": 0.01}
     registry = running.begin(**settings)
     for i in range(4):

@@ -13,8 +13,8 @@ from shoal.errors import InputError, SnapshotDamagedError
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.lineage import Lineage
-from shoal.mixture.prediction import MixtureSnapshot
 from shoal.mixture.settings import StreamSettings
+from shoal.mixture.snapshot import MixtureSnapshot
 from shoal.points.arrays import read_only
 from shoal.process import predictive_weights
 
