@@ -23,7 +23,7 @@ from shoal.families import DirichletMultinomial
 from shoal.families.predictive_cache import refresh
 from shoal.points.rows import SparseRows
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import Components, PassRules, new_components
+from shoal.sequential.passes import Components, PassRules, Piece, new_components
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "words_present.csv"
 VOCABULARIES = (2_000, 13_000, 100_000)
@@ -68,7 +68,7 @@ def measured(vocabulary: int, repeats: int) -> list[Figure]:
     labels, log_density = np.zeros(DOCUMENTS, dtype=np.int64), np.zeros(DOCUMENTS)
 
     def learn() -> None:
-        one_pass_inplace(prior, rules, components, COMPONENTS, 0, x, labels, log_density)
+        one_pass_inplace(prior, rules, components, COMPONENTS, 0, Piece(x, labels, log_density))
 
     predictive = prior.predictive(prior.posterior(stats))
     learn()

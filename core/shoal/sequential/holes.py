@@ -5,19 +5,16 @@ Such a point is scored by the marginal predictives of its observed features, and
 in the misfit monitor, whose reference is the log density of all features.
 """
 
-import math
-
 import numpy as np
 
 from shoal.families import AnyFamily, take
 from shoal.families.holes import as_table, expected_stats, marginal_log_predictive, rows_with_holes
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import StreamSettings, with_empty
-from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray
+from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.points.rows import Points
-from shoal.sequential.kernel import LEAST_CUT, NEGLIGIBLE
-from shoal.sequential.passes import Components, PassResult, PassRules
-from shoal.sequential.reference import add_pairs, log_sum, put_rows, responsibilities
+from shoal.sequential.passes import Components, PassResult, PassRules, Piece
+from shoal.sequential.reference import add_pairs, put_rows, shared_among
 
 
 def holed_point_inplace(
@@ -26,26 +23,21 @@ def holed_point_inplace(
     components: Components,
     n: int,
     points_seen: int,
-    x: Points,
-    labels: IntArray,
-    log_density: Array,
-    novelties: Array,
-    weight: float,
+    piece: Piece,
 ) -> PassResult:
-    """Absorb one standardised point x (1, D) with NaN where a value is missing. Arguments are those of the pass; the
-    log density is that of the observed features."""
-    point = np.clip(as_table(x), -LARGEST_COORDINATE, LARGEST_COORDINATE)
+    """Absorb a piece of one point (1, D) with NaN where a value is missing. Arguments are those of the pass; the log
+    density is that of the observed features."""
+    weight = 1.0 if piece.weights is None else float(piece.weights[0])
+    point = np.clip(as_table(piece.x), -LARGEST_COORDINATE, LARGEST_COORDINATE)
     stats, cache = components.stats, components.cache
     params = family.posterior(with_empty(family, take(stats, slice(0, n))))
     scores = marginal_log_predictive(family, params, point)[0]
-    existing, new = scores[:n] + np.log(stats.mass[:n]), float(scores[n]) + math.log(rules.concentration)
-    least = existing.max(initial=-np.inf) - LEAST_CUT + math.log(max(rules.responsibility_floor, NEGLIGIBLE))
-    existing[existing < least] = -np.inf
-    log_density[0] = total = float(np.logaddexp(log_sum(existing), new))
-    novelties[0] = novelty = math.exp(new - total)
-    wanted = novelty > rules.birth_threshold
-    born = wanted and n < rules.max_components
-    resp = responsibilities(np.append(existing, new) if born else existing, rules.responsibility_floor, born)
+    log_density, novelty, born, is_refused, resp = shared_among(
+        scores[:n] + np.log(stats.mass[:n]), float(scores[n]), rules
+    )
+    piece.log_density[0] = log_density
+    if piece.novelties is not None:
+        piece.novelties[0] = novelty
     if rules.pair_rule != "none":
         add_pairs(components.pairs, rules.pair_rule, n, resp, born, weight)
     rows = np.flatnonzero(resp)
@@ -55,12 +47,11 @@ def holed_point_inplace(
     joined = family.add(take(stats, rows), own)
     put_rows(stats, rows, joined)
     put_rows(cache, rows, refresh(family, joined))
-    labels[0] = label = int(resp.argmax())
+    piece.labels[0] = label = int(resp.argmax())
     components.last_seen_at[label] = points_seen + 1
     if born:
         components.born_at[n] = components.last_seen_at[n] = points_seen + 1
-    refused = int(wanted and not born)
-    return PassResult(1, n + int(born), refused, refused - 1, -1)
+    return PassResult(1, n + int(born), int(is_refused), 0 if is_refused else -1, -1)
 
 
 def complete_rows(rows: Points, settings: StreamSettings) -> Points:

@@ -31,8 +31,8 @@ from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, counts_before, decay_inplace
 from shoal.sequential.holes import holed_point_inplace
-from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass, Piece
-from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules
+from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass
+from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules, Piece
 from shoal.sequential.prior.jitter import jittered
 from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
 from shoal.sequential.standardise import standardised_by_kernel
@@ -203,13 +203,11 @@ def _absorb_inplace(
     )
     before = state.n_components
     holed = state.settings.takes_holes and bool(rows_with_holes(z[:1])[0])
+    piece = Piece(z, labels, scores.log_density, scores.novelty, weights)
     if holed:
         assert state.prior is not None
-        weight = 1.0 if weights is None else float(weights[0])
-        given = (components, before, state.points_seen, z, labels, scores.log_density, scores.novelty)
-        result = holed_point_inplace(state.prior, batch.rules, *given, weight)
+        result = holed_point_inplace(state.prior, batch.rules, components, before, state.points_seen, piece)
     else:
-        piece = Piece(z, labels, scores.log_density, scores.novelty, weights)
         result = batch.one_pass.absorb_inplace(components, before, state.points_seen, piece)
     weights = None if weights is None else weights[: result.n_done]
     _normalise_inplace(state, batch.log_volume, scores.log_density[: result.n_done], weights)

@@ -1,16 +1,16 @@
 """The entry to the one-pass kernel: it gives arrays one type, so that each family compiles once."""
 
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import deferred_rows, has_kernels, kernel_points, kernel_prior, kernel_views
-from shoal.points.arrays import LARGEST_COORDINATE, Array, IntArray, largest_magnitude
+from shoal.points.arrays import LARGEST_COORDINATE, largest_magnitude
 from shoal.points.rows import Points
 from shoal.sequential.kernel import ENTROPY, NO_PAIRS, OVERLAP, new_memory, sva_pass
-from shoal.sequential.passes import Components, PassResult, PassRules
+from shoal.sequential.passes import Components, PassResult, PassRules, Piece
 from shoal.sequential.reference import reference_pass_inplace
 
 LONGEST_BLOCK = 1_024
@@ -27,26 +27,15 @@ def one_pass_inplace(
     components: Components,
     n_components: int,
     points_seen: int,
-    x: Points,
-    labels: IntArray,
-    log_density: Array,
-    novelties: Array | None = None,
+    piece: Piece,
     *,
-    weights: Array | None = None,
     block_rows: int | None = None,
     bounded: bool = False,
 ) -> PassResult:
-    """Absorb standardised points x (N, D) in order, updating `components`. One call of the kernel.
+    """Absorb a piece, updating `components`. One call of the kernel.
 
     The result is the same, to the bit, however the stream is cut into calls and however many rows the arrays have; row
     `n_components` must exist (it serves as the empty component; what rows from there on hold does not matter).
-
-    Written for the rows absorbed: `labels` (N,) int64, the component (row) of largest final responsibility, a newborn
-    counted, ties to the lowest; `log_density` (N,), log(sum_k w_k p_k + alpha p_0) before the point was absorbed,
-    from which log(alpha + sum w) is still to be subtracted; `novelties` (N,), where given, the responsibility of the
-    empty component then.
-
-    `weights` (N,), where given: each point's statistics and pair sums count so many times.
 
     Components that cannot matter are left unscored where bounds prove it, `block_rows` points at a time (1: all are
     scored): that changes nothing, to the bit.
@@ -55,21 +44,9 @@ def one_pass_inplace(
     out that its log score saturates under every component ties them all; with a prior within a factor of 1e90 of the
     data's scale that cannot happen.
     """
-    longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(x), 1))
-    seen = np.empty(len(x)) if novelties is None else novelties
-    piece = Piece(x if bounded else within_bounds(x), labels, log_density, seen, weights)
+    longest = min(LONGEST_BLOCK if block_rows is None else int(block_rows), max(len(piece.x), 1))
+    piece = piece if bounded else piece._replace(x=within_bounds(piece.x))
     return OnePass(family, rules, longest).absorb_inplace(components, n_components, points_seen, piece)
-
-
-class Piece(NamedTuple):
-    """Points that one call absorbs, and the arrays that it writes, as `one_pass_inplace` says."""
-
-    x: Points
-    """(N, D) with coordinates of at most 1e100."""
-    labels: IntArray
-    log_density: Array
-    novelties: Array
-    weights: Array | None = None
 
 
 class OnePass:
@@ -88,11 +65,10 @@ class OnePass:
         self._arguments: tuple[Any, ...] = ()
 
     def absorb_inplace(self, components: Components, n_components: int, points_seen: int, piece: Piece) -> PassResult:
-        """See `one_pass_inplace`."""
+        """See `one_pass_inplace`; coordinates are at most 1e100."""
         if self._by_kernel:
             return PassResult(*sva_pass(*self.kernel_arguments(components, n_components, points_seen, piece)))
-        given = (components, n_components, points_seen, *piece[:4])
-        return reference_pass_inplace(self._family, self._rules, *given, weights=piece.weights)
+        return reference_pass_inplace(self._family, self._rules, components, n_components, points_seen, piece)
 
     def kernel_arguments(
         self, components: Components, n_components: int, points_seen: int, piece: Piece
@@ -107,7 +83,8 @@ class OnePass:
         # for each piece: what a family has copied for its views is old after a decay or a join
         stats, cache, empty = kernel_views(self._family, components.stats, components.cache, prior.empty)
         arrays = (points, own, (empty, prior.constants), stats, cache, records)
-        written = (piece.labels, piece.log_density, piece.novelties)
+        novelties = np.empty(len(piece.x)) if piece.novelties is None else piece.novelties
+        written = (piece.labels, piece.log_density, novelties)
         return *arrays, settings, n_components, points_seen, written, memory
 
     def _arguments_for(self, components: Components, n_columns: int) -> tuple[Any, ...]:

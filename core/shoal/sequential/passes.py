@@ -8,6 +8,7 @@ from shoal.families.base import AnyFamily
 from shoal.families.predictive_cache import empty_cache
 from shoal.mixture import MisfitMonitor, empty_monitor
 from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 
 NO_MONITOR = empty_monitor(0)
 
@@ -38,6 +39,22 @@ class Components(NamedTuple):
     pairs: Array  # (C, C) symmetric pair sums, both triangles, diagonal zero; (0, 0) under the rule `none`
     monitor: MisfitMonitor = NO_MONITOR
     """How well components fit; no rows where nothing is watched."""
+
+
+class Piece(NamedTuple):
+    """Standardised points that one call absorbs in order, and the arrays that it writes for those absorbed."""
+
+    x: Points
+    """(N, D)."""
+    labels: IntArray
+    """(N,) written: the component (row) of largest final responsibility, a newborn counted, ties to the lowest."""
+    log_density: Array
+    """(N,) written: log(sum_k w_k p_k + alpha p_0) before the point was absorbed, nats. log(alpha + sum w) is still to
+    be subtracted."""
+    novelties: Array | None = None
+    """(N,) written: the responsibility of the empty component then."""
+    weights: Array | None = None
+    """(N,) how many times each point's statistics and pair sums count; None: once."""
 
 
 class PassResult(NamedTuple):

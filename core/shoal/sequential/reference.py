@@ -29,7 +29,7 @@ from shoal.sequential.kernel import (
     NEGLIGIBLE,
     SMALLEST_OVERLAP,
 )
-from shoal.sequential.passes import Components, PassResult, PassRules, new_components
+from shoal.sequential.passes import Components, PassResult, PassRules, Piece, new_components
 
 
 def reference_pass_inplace(
@@ -38,18 +38,15 @@ def reference_pass_inplace(
     components: Components,
     n: int,
     points_seen: int,
-    x: Points,
-    labels: IntArray,
-    log_density: Array,
-    novelties: Array | None = None,
+    piece: Piece,
     all_resp: Array | None = None,
-    weights: Array | None = None,
 ) -> PassResult:
     """Do what `one_pass_inplace` does, with no kernel called: the same to rounding, wherever calls and arrays are cut.
 
     The predictive cache is computed again at the end. Writes, where asked for, `all_resp` (N, C): the responsibilities
-    with which each point was absorbed, zeros as given where there are none. `weights` (N,): how often each counts.
+    with which each point was absorbed, zeros as given where there are none.
     """
+    x, labels, log_density, novelties, weights = piece
     rows = _rows_of(family, components.stats, n)
     if isinstance(x, np.ndarray):
         x = np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
@@ -58,20 +55,13 @@ def reference_pass_inplace(
         point, weight = x[i : i + 1], 1.0 if weights is None else float(weights[i])
         own, new = rows.scores(n, point)
         existing = own + np.log(components.stats.mass[:n])
-        least = existing.max(initial=-np.inf) - LEAST_CUT + math.log(max(rules.responsibility_floor, NEGLIGIBLE))
         nearest = int(existing.argmax()) if n else -1
-        existing[existing < least] = -np.inf
-        new += math.log(rules.concentration)
-        log_density[i] = total = float(np.logaddexp(log_sum(existing), new))
-        novelty = math.exp(new - total)
+        log_density[i], novelty, born, is_refused, resp = shared_among(existing, new, rules)
         if novelties is not None:
             novelties[i] = novelty
-        wanted = novelty > rules.birth_threshold
-        born = wanted and n < rules.max_components
-        if wanted and not born:
+        if is_refused:
             first_refused = i if refused == 0 else first_refused
             refused += 1
-        resp = responsibilities(np.append(existing, new) if born else existing, rules.responsibility_floor, born)
         if rules.pair_rule != "none":
             add_pairs(components.pairs, rules.pair_rule, n, resp, born, weight)
         if len(components.monitor.spread) and not born and nearest >= 0:
@@ -87,9 +77,38 @@ def reference_pass_inplace(
             components.born_at[n] = components.last_seen_at[n] = points_seen + i
             n += 1
     if components.cache:
-        for carried, anew in zip(components.cache, refresh(family, components.stats, n), strict=True):
-            carried[:n] = anew[:n]
+        for field, fresh in zip(components.cache, refresh(family, components.stats, n), strict=True):
+            field[:n] = fresh[:n]
     return PassResult(i, n, refused, first_refused, first_misfit)
+
+
+class SharedPoint(NamedTuple):
+    """How algorithm 1 shares one point among K components and a new one."""
+
+    log_density: float
+    """log(sum_k w_k p_k + alpha p_0), nats."""
+    novelty: float
+    """Responsibility of the new component."""
+    born: bool
+    """Whether the point founds it."""
+    is_refused: bool
+    """Whether it would, if there were not `max_components` already."""
+    resp: Array
+    """(K,) of sum one, or (K + 1,) with that of the newborn last; zeros below the floor."""
+
+
+def shared_among(existing: Array, new: float, rules: PassRules) -> SharedPoint:
+    """The share of a point in each component, from log w_k p_k (K,) and the log density `new` under the prior."""
+    least = existing.max(initial=-np.inf) - LEAST_CUT + math.log(max(rules.responsibility_floor, NEGLIGIBLE))
+    existing = np.where(existing < least, -np.inf, existing)
+    new += math.log(rules.concentration)
+    total = float(np.logaddexp(log_sum(existing), new))
+    novelty = math.exp(new - total)
+    wanted = novelty > rules.birth_threshold
+    born = wanted and len(existing) < rules.max_components
+    log_joint = np.append(existing, new) if born else existing
+    resp = responsibilities(log_joint, rules.responsibility_floor, born)
+    return SharedPoint(total, novelty, born, wanted and not born, resp)
 
 
 def responsibilities(log_joint: Array, floor: float, born: bool) -> Array:
@@ -246,7 +265,8 @@ def reference_pass(family: AnyFamily, rules: PassRules, x: Array, weights: Array
     rows = min(rules.max_components, len(x)) + 1
     components = new_components(family, rows, rules.pair_rule)
     labels, log_density, resp = np.zeros(len(x), dtype=np.int64), np.empty(len(x)), np.zeros((len(x), rows))
-    ended = reference_pass_inplace(family, rules, components, 0, 0, x, labels, log_density, None, resp, weights)
+    piece = Piece(x, labels, log_density, weights=weights)
+    ended = reference_pass_inplace(family, rules, components, 0, 0, piece, resp)
     n, n_refused = ended.n_components, ended.n_refused
     resp = resp[:, :n]
     births = components.born_at[:n]

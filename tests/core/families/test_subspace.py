@@ -18,7 +18,7 @@ from shoal.families.prior_choices import choices, restated
 from shoal.families.subspace import SubspaceStats
 from shoal.families.subspace.refit import _over
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassRules, new_components
+from shoal.sequential.passes import PassRules, Piece, new_components
 from shoal.sequential.reference import reference_pass_inplace
 
 
@@ -105,7 +105,7 @@ def drive(family: SubspaceGaussian, x: np.ndarray, cuts: tuple[int, ...], engine
     labels, log_density = np.empty(len(x), dtype=np.int64), np.empty(len(x))
     for stop in (*cuts, len(x)):
         rules, part = PassRules(1.0, 0.5, 1e-3, "entropy", 60), slice(start, stop)
-        given = (family, rules, components, n, start, x[part], labels[part], log_density[part])
+        given = (family, rules, components, n, start, Piece(x[part], labels[part], log_density[part]))
         n, start = engine(*given, **more).n_components, stop  # type: ignore[operator]
     return (*(field[:n] for field in (*components.stats, *components.cache)), labels, log_density)
 

@@ -13,7 +13,7 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.student import MultivariateStudent
 from shoal.points.arrays import Array, IntArray
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import Components, PassRules, new_components
+from shoal.sequential.passes import Components, PassRules, Piece, new_components
 
 FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
 """One name for each predictive cache."""
@@ -88,7 +88,8 @@ def drive(
     for stop in [*cuts, len(x)]:
         while i < stop:
             components = _with_rows(components, max(rows, n + 1))
-            result = engine(prior, rules, components, n, seen + i, x[i:stop], labels[i:stop], log_density[i:stop])
+            piece = Piece(x[i:stop], labels[i:stop], log_density[i:stop])
+            result = engine(prior, rules, components, n, seen + i, piece)
             calls += 1
             n, i, refused = result.n_components, i + result.n_done, refused + result.n_refused
     return Pass(_with_rows(components, n), labels, log_density, refused, calls)

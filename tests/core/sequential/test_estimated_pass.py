@@ -16,7 +16,7 @@ from shoal.families import DirichletByGradient
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassResult, PassRules, new_components
+from shoal.sequential.passes import PassResult, PassRules, Piece, new_components
 from shoal.sequential.reference import reference_pass_inplace
 
 RARE = 1e-4
@@ -51,9 +51,9 @@ def test_the_kernel_is_the_reference(name: str, pair_rule: Any) -> None:
         arrays = new_components(family, 31, pair_rule)
         labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
         if fast:
-            result = one_pass_inplace(family, rules, arrays, 0, 0, x, labels, log_density)
+            result = one_pass_inplace(family, rules, arrays, 0, 0, Piece(x, labels, log_density))
         else:
-            result = PassResult(*reference_pass_inplace(family, rules, arrays, 0, 0, x, labels, log_density))
+            result = PassResult(*reference_pass_inplace(family, rules, arrays, 0, 0, Piece(x, labels, log_density)))
         runs.append((result, arrays, labels, log_density))
     (fast_result, own, fast_labels, fast_density), (result, due, labels, log_density) = runs
     assert fast_result == result
@@ -105,7 +105,7 @@ def one_component(family: Any, x: np.ndarray) -> np.ndarray:
     """The estimate of one component that takes every point."""
     arrays = new_components(family, 2)
     rules = PassRules(1.0, 0.5, 1e-3, "none", 1)
-    one_pass_inplace(family, rules, arrays, 0, 0, x, np.zeros(len(x), dtype=np.int64), np.zeros(len(x)))
+    one_pass_inplace(family, rules, arrays, 0, 0, Piece(x, np.zeros(len(x), dtype=np.int64), np.zeros(len(x))))
     return np.asarray(arrays.stats.estimate[0])
 
 

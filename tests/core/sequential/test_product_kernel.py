@@ -15,7 +15,7 @@ from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.points.rows import SparseRows
 from shoal.sequential import assimilate_inplace, initial_state, ready
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassRules, new_components
+from shoal.sequential.passes import PassRules, Piece, new_components
 
 RULES = PassRules(1.0, 0.5, 1e-3, "entropy", 40)
 REALS = {"0-1": "gaussian", "2-3": "poisson", "4": "categorical"}
@@ -50,7 +50,7 @@ def passed(prior: Any, x: Any, step: int | None = None, weights: Any = None) -> 
         rows = slice(start, start + step)
         out = labels[rows], log_density[rows], novelty[rows]
         own = None if weights is None else weights[rows]
-        result = one_pass_inplace(prior, RULES, components, n, start, x[rows], *out, weights=own)
+        result = one_pass_inplace(prior, RULES, components, n, start, Piece(x[rows], *out, own))
         n = result.n_components
     return n, components, labels, log_density, novelty
 

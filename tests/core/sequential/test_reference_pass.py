@@ -14,7 +14,7 @@ from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.points.rows import SparseRows
 from shoal.sequential.kernel import COLLECTED_POINTS
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassResult, new_components
+from shoal.sequential.passes import PassResult, Piece, new_components
 from shoal.sequential.reference import reference_pass_inplace
 
 LOCATED = ("gaussian", "diagonal", "spherical", "shared")
@@ -101,10 +101,12 @@ def test_full_arrays_stop_the_pass(sva: SimpleNamespace, form: str) -> None:
     x, labels = np.array([[0.0], [1000.0], [-1000.0], [5.0]]), np.full(4, -1)
     components = new_components(prior, 2, "entropy")
     components.pairs[:] = 9.0
-    assert reference_pass_inplace(prior, rules, components, 0, 0, x, labels, np.zeros(4)) == PassResult(2, 2, 0, -1)
+    assert reference_pass_inplace(prior, rules, components, 0, 0, Piece(x, labels, np.zeros(4))) == PassResult(
+        2, 2, 0, -1
+    )
     assert labels.tolist() == [0, 1, -1, -1]
     assert components.pairs[0, 1] == components.pairs[1, 0] < 0.5
-    assert reference_pass_inplace(prior, rules, components, 2, 2, x[2:], labels, np.zeros(4)).n_done == 0
+    assert reference_pass_inplace(prior, rules, components, 2, 2, Piece(x[2:], labels, np.zeros(4))).n_done == 0
 
 
 @pytest.mark.parametrize("size", [1e3, 1e6])
@@ -148,7 +150,7 @@ def test_the_monitor_is_kept_as_the_kernel_keeps_it(sva: SimpleNamespace, form: 
         parts = []
         n = 0
         for part in (slice(0, 333), slice(333, 600)):
-            result = engine(prior, rules, components, n, part.start, x[part], out[0][part], out[1][part])
+            result = engine(prior, rules, components, n, part.start, Piece(x[part], out[0][part], out[1][part]))
             n = result.n_components
             parts.append(result)
         reports.append(parts)

@@ -30,7 +30,7 @@ from shoal.points.arrays import Array
 from shoal.runtime.kernels import kernel
 from shoal.sequential import kernel as sva_kernel
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import Components, PassRules, new_components
+from shoal.sequential.passes import Components, PassRules, Piece, new_components
 
 BOUNDED = ("gaussian", "spherical")
 CUT = float(sva_kernel.LEAST_CUT - np.log(1e-3))
@@ -130,7 +130,7 @@ def test_the_same_bits_for_every_block(sva, form, d, k, mass):
             prior, components, _ = mature(sva, form, d, k, mass, np.random.default_rng(1))
             labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
             rules = sva.rules(max_components=k + 30)
-            done = one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
+            done = one_pass_inplace(prior, rules, components, k, 0, Piece(x, labels, log_density), block_rows=block)
             arrays = [*components.stats, *components.cache, components.pairs, labels, log_density]
             results.append([np.array(done), *(a[: done.n_components] if len(a) == k + 40 else a for a in arrays)])
         for other in results[1:]:
@@ -227,7 +227,7 @@ def test_the_same_bits_at_the_ends_of_single_precision(form, size, strength):
         components = Components(components.stats, refresh(prior, components.stats, k), *components[2:])
         labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
         rules = PassRules(1.0, 0.5, 1e-3, "none", k + 30)
-        done = one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
+        done = one_pass_inplace(prior, rules, components, k, 0, Piece(x, labels, log_density), block_rows=block)
         results.append([labels, log_density, *(a[: done.n_components] for a in components.stats)])
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -241,7 +241,7 @@ def test_the_empty_component_by_its_formula(sva, off_diagonal):
     prior = NormalInverseWishart(rng.normal(size=d), 0.3, 9.0, scale)
     components = new_components(prior, 2)
     x, log_density = rng.normal(size=(1, d)), np.zeros(1)
-    one_pass_inplace(prior, sva.rules(), components, 0, 0, x, np.zeros(1, dtype=np.int64), log_density)
+    one_pass_inplace(prior, sva.rules(), components, 0, 0, Piece(x, np.zeros(1, dtype=np.int64), log_density))
     dof = 9.0 - d + 1.0
     expected = multivariate_t(prior.mean, scale * (1.0 + 1.0 / 0.3) / dof, df=dof).logpdf(x[0])
     assert log_density[0] - np.log(sva.rules().concentration) == pytest.approx(expected, abs=1e-10)
@@ -327,7 +327,7 @@ def test_bounds_of_a_block_are_of_all_points_before_it(sva):
         components = Components(components.stats, refresh(prior, components.stats, k), *components[2:])
         labels, log_density = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
         rules = sva.rules(pair_rule="none", max_components=k)
-        one_pass_inplace(prior, rules, components, k, 0, x, labels, log_density, block_rows=block)
+        one_pass_inplace(prior, rules, components, k, 0, Piece(x, labels, log_density), block_rows=block)
         results.append((labels, log_density))
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -10,7 +10,7 @@ from shoal.families.gaussian import NormalInverseWishart
 from shoal.families.predictive_cache import refresh
 from shoal.points.arrays import LARGEST_COORDINATE
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassRules, new_components
+from shoal.sequential.passes import PassRules, Piece, new_components
 
 
 @pytest.mark.parametrize("size", [1e8, 1e20, 1e100, 1e150, 1e307])
@@ -80,7 +80,7 @@ def test_a_far_outlier_costs_no_digits():
     x = np.concatenate([1e9 + rng.normal(size=(1, d)), rng.normal(size=(40, d))])
     rules = PassRules(1.0, 0.999999, 1e-3, "none", 1)
     log_density = np.empty(len(x))
-    result = one_pass_inplace(prior, rules, components, 0, 0, x, np.empty(len(x), dtype=np.int64), log_density)
+    result = one_pass_inplace(prior, rules, components, 0, 0, Piece(x, np.empty(len(x), dtype=np.int64), log_density))
     assert (result.n_components, components.stats.mass[0]) == (1, len(x))
     assert components.cache.log_det[0] == pytest.approx(exact_log_det(x, Fraction(prior.mean_strength)), rel=1e-9)
     assert np.isfinite(log_density).all()

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import PassResult, new_components
+from shoal.sequential.passes import PassResult, Piece, new_components
 from shoal.sequential.reference import reference_pass
 
 
 def call(prior, rules, components, n, seen, x):
     labels, log_density = np.full(len(x), -1), np.zeros(len(x))
-    return one_pass_inplace(prior, rules, components, n, seen, x, labels, log_density), labels
+    return one_pass_inplace(prior, rules, components, n, seen, Piece(x, labels, log_density)), labels
 
 
 def test_first_point_always_founds_a_component(sva, form):

@@ -1,6 +1,5 @@
 """Weights in one pass: a point of weight w is learnt with its responsibilities times w, and is no more or less new."""
 
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.points.weighted_rows import WeightedRows
 from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.one_pass import one_pass_inplace
-from shoal.sequential.passes import new_components
+from shoal.sequential.passes import Piece, new_components
 from shoal.sequential.reference import reference_pass, reference_pass_inplace
 
 RELATIVE = 1e-9
@@ -26,9 +25,9 @@ def spread_weights(n, seed=4):
 def weighted(weights):
     """The pass with these weights, for `drive`, which hands it the rows of a call by `seen`."""
 
-    def engine(prior, rules, components, n, seen, x, labels, log_density):
-        own = weights[seen : seen + len(x)]
-        return one_pass_inplace(prior, rules, components, n, seen, x, labels, log_density, weights=own)
+    def engine(prior, rules, components, n, seen, piece):
+        own = piece._replace(weights=weights[seen : seen + len(piece.x)])
+        return one_pass_inplace(prior, rules, components, n, seen, own)
 
     return engine
 
@@ -65,7 +64,7 @@ def test_kernel_equals_the_reference_for_counts(sva, family):
     found = []
     for engine in (one_pass_inplace, reference_pass_inplace):
         components, labels, log_density = new_components(prior, 61, "entropy"), np.zeros(600, np.int64), np.zeros(600)
-        result = engine(prior, rules, components, 0, 0, x, labels, log_density, weights=weights)
+        result = engine(prior, rules, components, 0, 0, Piece(x, labels, log_density, weights=weights))
         found.append((result.n_components, labels, log_density, components.stats, components.pairs))
     (k, labels, log_density, stats, pairs), twin = found
     assert k == twin[0] > 1
@@ -142,10 +141,9 @@ def test_cuts_and_bounds_change_no_bit(sva, form, d):
 
 
 def _unbounded(weights):
-    def engine(prior, rules, components, n, seen, x, labels, log_density):
-        own = weights[seen : seen + len(x)]
-        run = partial(one_pass_inplace, weights=own, block_rows=1)
-        return run(prior, rules, components, n, seen, x, labels, log_density)
+    def engine(prior, rules, components, n, seen, piece):
+        own = piece._replace(weights=weights[seen : seen + len(piece.x)])
+        return one_pass_inplace(prior, rules, components, n, seen, own, block_rows=1)
 
     return engine
 

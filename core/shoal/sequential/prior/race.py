@@ -19,7 +19,7 @@ from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.sequential.one_pass import one_pass_inplace, within_bounds
-from shoal.sequential.passes import PassResult, PassRules, new_components
+from shoal.sequential.passes import PassResult, PassRules, Piece, new_components
 
 MOST_KEPT_BYTES = 1 << 22
 """Largest size of one trial that is kept between two rounds."""
@@ -107,8 +107,8 @@ class Trials:
             self._log_density[:start], self._labels[:start] = before.log_density, before.labels
         settings, log_density, labels = self._settings, self._log_density[:n], self._labels[:n]
         rules = PassRules(settings.concentration, settings.birth_threshold, settings.floor, "none", self._limit(n))
-        rest = self._z[start:n], labels[start:], log_density[start:]
-        self._ended = one_pass_inplace(prior, rules, self._components, n_components, start, *rest, bounded=True)
+        rest = Piece(self._z[start:n], labels[start:], log_density[start:])
+        self._ended = one_pass_inplace(prior, rules, self._components, n_components, start, rest, bounded=True)
         self._n_done = n
         scored = slice(n - n_scored(n), n)
         score = float((log_density[scored] - self._log_total[scored]).sum())
