@@ -88,7 +88,8 @@ def learn_in_rounds_inplace(
             start = stop
             continue
         if state.round is None:
-            state = _begun_inplace(state, events)
+            state, decayed = _begun_inplace(state)
+            events.extend(decayed)
         assert state.round is not None
         end = ended_by_time(state.clock, state.round.begins_at, state.round.ends_at)
         stop = min(len(x), start + end - seen)
@@ -105,15 +106,16 @@ def learn_in_rounds_inplace(
     return state, events
 
 
-def _begun_inplace(state: MixtureState, events: list[Event]) -> MixtureState:
+def _begun_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
     """The state at the beginning of a round: with what is due before the next row, and a base."""
-    state = with_window_moved(decayed_by_time_inplace(state, events))
+    state, events = decayed_by_time_inplace(state)
+    state = with_window_moved(state)
     assert state.prior is not None
     state = with_room(state, limit_of(state.settings, state.prior))
     ends_at = next_round_end(state.points_seen, state.settings)
     base = copied(partition_state(state)._replace(cache=None))
     within = Round(state.points_seen, ends_at, state.next_id, base, ())
-    return state._replace(round=within, next_check=max(state.next_check, ends_at))
+    return state._replace(round=within, next_check=max(state.next_check, ends_at)), events
 
 
 class _Range(NamedTuple):

@@ -133,7 +133,8 @@ def assimilate_inplace(
             events.extend(found)
             break
         stop = min(len(x), start + points_until_refit(state))
-        state = _warm_up_inplace(state, x[start:stop], labels, scores.rows(slice(start, stop)), stop, events)
+        state, found = _warm_up_inplace(state, x[start:stop], labels, scores.rows(slice(start, stop)), stop)
+        events.extend(found)
         start = stop
     if any(event.kind != "born" for event in events):
         labels = live_labels(state, unweighted(x), labels)
@@ -180,18 +181,17 @@ def assimilate_together_inplace(
 
 
 def _warm_up_inplace(
-    state: MixtureState, part: LearntPoints, labels: IntArray, scores: PrequentialScores, stop: int, events: list[Event]
-) -> MixtureState:
+    state: MixtureState, part: LearntPoints, labels: IntArray, scores: PrequentialScores, stop: int
+) -> tuple[MixtureState, list[Event]]:
     """Learn rows up to the next fit of the buffer at most, and do that fit where they reach it.
 
     `labels` are those of the call; `part` ends at its row `stop`, and `scores` are of its rows. A fit labels all
     buffered rows of the call again.
     """
     n_rows = state.points_seen + len(part)
-    state = buffered(state, part)
+    state, events = buffered(state, part), list[Event]()
     if state.prior is not None:
-        state, found = learn_inplace(state, part, labels[stop - len(part) : stop], scores)
-        events.extend(found)
+        state, events = learn_inplace(state, part, labels[stop - len(part) : stop], scores)
     else:
         scores.born[:1] = True  # the first point of all
     if n_rows == state.next_refit:
@@ -200,7 +200,7 @@ def _warm_up_inplace(
         events.extend(fit.events)
         own = min(stop, n_rows)
         labels[stop - own : stop] = fit.labels[n_rows - own :]
-    return state
+    return state, events
 
 
 def live_labels(state: MixtureState, x: Points, labels: IntArray) -> IntArray:

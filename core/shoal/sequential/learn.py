@@ -142,7 +142,9 @@ def learn_inplace(
         z, holed = _placed(state, raw)
         first = start
         while start < block:
-            state = with_window_moved(decayed_by_time_inplace(state, events, whole=whole))
+            state, found = decayed_by_time_inplace(state, whole=whole)
+            events.extend(found)
+            state = with_window_moved(state)
             state = with_room(state, limit) if whole else state
             stop = min(block, start + points_until_due(state))
             while start < stop:
@@ -150,9 +152,12 @@ def learn_inplace(
                 piece = z[start - first : end - first]
                 rows = slice(start, end)
                 own = None if weights is None else weights[rows]
-                state, n_absorbed = _absorb_inplace(state, piece, own, labels[rows], scores.rows(rows), batch, events)
-                start += n_absorbed
-            state = _due_inplace(state, limit, events, whole)
+                seen = state.points_seen
+                state, found = _absorb_inplace(state, piece, own, labels[rows], scores.rows(rows), batch)
+                events.extend(found)
+                start += state.points_seen - seen
+            state, found = _due_inplace(state, limit, whole)
+            events.extend(found)
     return state, events
 
 
@@ -194,9 +199,8 @@ def _absorb_inplace(
     labels: IntArray,
     scores: PrequentialScores,
     batch: _BatchPass,
-    events: list[Event],
-) -> tuple[MixtureState, int]:
-    """One call of the kernel over standardised rows z; how many it absorbed before the arrays were full, >= 1."""
+) -> tuple[MixtureState, tuple[Event, ...]]:
+    """One call of the kernel over standardised rows z. It absorbs at least one, and ends where the arrays are full."""
     state = grow(state, next_capacity(state.n_components, batch.rules.max_components))
     components = Components(
         state.stats, state.cache, state.born_at, state.last_seen_at, state.pairs, state.monitor or NO_MONITOR
@@ -219,15 +223,15 @@ def _absorb_inplace(
         scores.born[state.born_at[before : result.n_components] - state.points_seen - 1] = True
         state.ids[before : result.n_components] = state.next_id + np.arange(births)
     labels[: result.n_done] = state.ids[labels[: result.n_done]]
-    state = _report(state, result, events)
     return state._replace(
         n_components=result.n_components,
         next_id=state.next_id + births,
         points_seen=state.points_seen + result.n_done,
         decayed_count=counted(state.decayed_count, result.n_done, weights),
+        at_capacity=state.at_capacity or result.n_refused > 0,
         births_refused=state.births_refused + result.n_refused,
         schedule=_alarmed(state, result),
-    ), result.n_done
+    ), _events_of(state, result)
 
 
 def _normalise_inplace(state: MixtureState, log_volume: float, log_density: Array, weights: Array | None) -> None:
@@ -250,38 +254,37 @@ def _rules(settings: StreamSettings, limit: int) -> PassRules:
     return PassRules(settings.concentration, settings.birth_threshold, settings.floor, settings.pair_rule, limit)
 
 
-def _report(state: MixtureState, result: PassResult, events: list[Event]) -> MixtureState:
-    """Add the births of one call of the kernel to `events`, and the first refusal since there was room.
+def _events_of(state: MixtureState, result: PassResult) -> tuple[Event, ...]:
+    """The births of one call of the kernel from `state`, and the first refusal since there was room.
 
     Refusals come after the births: no room is made within a call.
     """
-    for row in range(state.n_components, result.n_components):
-        events.append(Event(int(state.born_at[row]), "born", (), (int(state.ids[row]),)))
-    if result.n_refused == 0 or state.at_capacity:
-        return state
-    events.append(Event(state.points_seen + result.first_refused + 1, "capacity", (), ()))
-    return state._replace(at_capacity=True)
+    born = range(state.n_components, result.n_components)
+    events = [Event(int(state.born_at[row]), "born", (), (int(state.ids[row]),)) for row in born]
+    if result.n_refused > 0 and not state.at_capacity:
+        events.append(Event(state.points_seen + result.first_refused + 1, "capacity", (), ()))
+    return tuple(events)
 
 
-def _due_inplace(state: MixtureState, limit: int, events: list[Event], whole: bool) -> MixtureState:
+def _due_inplace(state: MixtureState, limit: int, whole: bool) -> tuple[MixtureState, tuple[Event, ...]]:
     """What is due at `points_seen`: decay, check, and returns and a new predictive cache after either. The cache is
     renewed at fixed offsets, too."""
     offset = state.points_seen
-    renew, decayed, checked = next_regular(offset - 1) == offset, state.next_decay, offset >= state.next_check
-    if offset == decayed:
-        state, found = decay_inplace(state, retires=whole)
-        events.extend(found)
-        renew = True
-    if checked:
+    decays, checks = offset == state.next_decay, offset >= state.next_check
+    events: tuple[Event, ...] = ()
+    if decays:
+        state, events = decay_inplace(state, retires=whole)
+    if checks:
         state, found = check_inplace(state)
-        events.extend(found)
-        renew = True
-    if state.archive is not None and (offset == decayed or checked):
+        events += found
+    if state.archive is not None and (decays or checks):
         state, found = returned_inplace(state)
-        events.extend(found)
+        events += found
     state = with_room(state, limit) if whole else state
-    cache = renewed_cache(state) if renew else state.cache
-    return state if cache is state.cache else state._replace(cache=cache)
+    if decays or checks or next_regular(offset - 1) == offset:
+        cache = renewed_cache(state)
+        state = state if cache is state.cache else state._replace(cache=cache)
+    return state, events
 
 
 def with_room(state: MixtureState, limit: int) -> MixtureState:
@@ -289,18 +292,20 @@ def with_room(state: MixtureState, limit: int) -> MixtureState:
     return state._replace(at_capacity=False) if state.at_capacity and state.n_components < limit else state
 
 
-def decayed_by_time_inplace(state: MixtureState, events: list[Event], *, whole: bool = True) -> MixtureState:
-    """The state after the decay that falls before the next point by its time, if one does."""
+def decayed_by_time_inplace(state: MixtureState, *, whole: bool = True) -> tuple[MixtureState, tuple[Event, ...]]:
+    """The state after the decay that falls before the next point by its time, if one does.
+
+    whole: no component leaves the state of a partition, which is not the whole mixture.
+    """
     clock = state.clock
     if clock is None or clock.pending is None or clock.at[clock.pending] != state.points_seen:
-        return state
+        return state, ()
     steps = int(clock.steps[clock.pending])
     if state.n_components == 0 or state.settings.half_life_s is None:
-        return state._replace(clock=decayed(clock))
+        return state._replace(clock=decayed(clock)), ()
     state, pruned = decay_inplace(state._replace(clock=decayed(clock)), steps, retires=whole)
     state, returned = returned_inplace(state)
-    events.extend(pruned + returned)
-    return state._replace(cache=renewed_cache(state))
+    return state._replace(cache=renewed_cache(state)), pruned + returned
 
 
 def check_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event, ...]]:
