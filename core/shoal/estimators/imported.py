@@ -20,12 +20,21 @@ from shoal.families import AnyFamily
 from shoal.families.gaussian_mixtures import Posteriors, family_of, prior_and_stats_of, stats_of
 from shoal.families.predictive_cache import refresh
 from shoal.inference import pair_entropies, reestimated
-from shoal.mixture import MOST_POINTS, MixtureState, StreamSettings, draw_points, grow, next_capacity, with_new_window
+from shoal.mixture import (
+    MOST_POINTS,
+    MixtureState,
+    StreamSettings,
+    draw_points,
+    grow,
+    next_capacity,
+    next_decay,
+    with_new_window,
+)
 from shoal.points.arrays import Array
 from shoal.sequential import publish
 from shoal.sequential.learn import empty_state, limit_of
 from shoal.sequential.prior import MEANS_OF_ONE, located_prior
-from shoal.sequential.schedule import next_check, next_decay
+from shoal.sequential.schedule import next_check
 
 LEAST_MASS = 1.0
 """Components of fewer points are left out: truncated mixtures have many. Their mass counts as pruned."""

@@ -19,6 +19,8 @@ from shoal.mixture import (
     advanced,
     late_again,
     new_clock,
+    next_decay,
+    next_refit,
     snapshot_of,
     successors_of,
     weight_left,
@@ -37,7 +39,7 @@ from shoal.points.weighted_rows import (
 )
 from shoal.sequential.learn import Learn, PrequentialScores, empty_state, learn_inplace, limit_of, unscored
 from shoal.sequential.rescale import learn_watched_inplace
-from shoal.sequential.schedule import next_check, next_decay, next_refit, points_until_refit
+from shoal.sequential.schedule import next_check, points_until_refit
 from shoal.sequential.warmup import best_rows, buffered, refit
 
 DESCRIBE = frozenset({"feature_names", "level_names", "embedder", "max_records", "record_bytes"})

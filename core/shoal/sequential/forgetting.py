@@ -16,7 +16,9 @@ from shoal.mixture import (
     STEPS,
     Event,
     MixtureState,
+    decay_step,
     half_lives_ago,
+    next_decay,
     prune_inplace,
     spared,
     stats_at_offsets,
@@ -25,7 +27,6 @@ from shoal.mixture import (
 )
 from shoal.points.arrays import Array, IntArray
 from shoal.runtime.kernels import compiled, kernel
-from shoal.sequential.schedule import decay_step, next_decay
 
 LEAST_MASS = 0.5
 """Components of less decayed mass are retired."""
@@ -126,8 +127,11 @@ def decay_inplace(
     assert state.prior is not None, "a decay comes after the first points"
     factor = 2.0 ** (-steps / STEPS if half_life is None else -decay_step(half_life) / half_life)
     idle_from = half_lives_ago(state, IDLE_HALF_LIVES)
-    weaken = _weaken_inplace if not has_scatter(state.prior) else _weaken_by_kernel_inplace
-    some = weaken(state, factor, idle_from)
+    if has_scatter(state.prior):
+        some = _weaken_by_kernel_inplace(state, factor, idle_from)
+    else:
+        some = True
+        _weaken_inplace(state, factor)
     past, mid = (None if kept is None else with_weight_lost(kept, factor) for kept in (state.past, state.mid))
     state = state._replace(
         decayed_count=state.decayed_count * factor,
@@ -148,19 +152,18 @@ def retire_forgotten_inplace(state: MixtureState) -> tuple[MixtureState, tuple[E
     return prune_inplace(with_archived(state, retiring), retiring)
 
 
-def _weaken_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
-    """Every point's weight times `factor` in live and earlier statistics; whether any component may have to go."""
+def _weaken_inplace(state: MixtureState, factor: float) -> None:
+    """Every point's weight times `factor` in live and earlier statistics."""
     n, prior = state.n_components, state.prior
     assert prior is not None
     for stats, pairs in ((state.stats, state.pairs), *((kept.stats, kept.pairs) for kept in stats_at_offsets(state))):
         scale_inplace(prior, stats, factor, n)
         between = pairs[:n, :n]  # (0, 0) where none are kept
         between *= factor
-    return True
 
 
 def _weaken_by_kernel_inplace(state: MixtureState, factor: float, idle_from: float) -> bool:
-    """The same, to the bit."""
+    """The same, to the bit. Returns whether any component may have to go."""
     n = state.n_components
     earlier = [_NOTHING if kept is None else _sums(kept.stats, kept.pairs) for kept in (state.past, state.mid)]
     live = _sums(state.stats, state.pairs)

@@ -21,6 +21,7 @@ from shoal.mixture import (
     grow,
     merge_by_bound_inplace,
     next_capacity,
+    next_decay,
     prune_and_merge_inplace,
     returned_inplace,
     with_new_window,
@@ -34,7 +35,7 @@ from shoal.sequential.holes import holed_point_inplace
 from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules, Piece
 from shoal.sequential.prior.jitter import jittered
-from shoal.sequential.schedule import block_rows, next_check, next_decay, next_regular, points_until_due
+from shoal.sequential.schedule import block_rows, next_check, next_regular, points_until_due
 from shoal.sequential.standardise import standardised_by_kernel
 
 

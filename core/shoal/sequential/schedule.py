@@ -4,27 +4,7 @@ An offset counts absorbed points. What is due at one happens after its point and
 it falls there, so that the result never depends on how the stream was cut.
 """
 
-from shoal.mixture import (
-    CheckSchedule,
-    MixtureState,
-    decay_step,
-    next_decay,
-    next_half_window,
-    next_late_refit,
-    next_refit,
-)
-
-__all__ = [
-    "block_rows",
-    "decay_step",
-    "next_check",
-    "next_decay",
-    "next_late_refit",
-    "next_refit",
-    "next_regular",
-    "points_until_due",
-    "points_until_refit",
-]
+from shoal.mixture import CheckSchedule, MixtureState, next_half_window
 
 FIRST_CHECK = 1_024
 LONGEST_STEP = 4_096

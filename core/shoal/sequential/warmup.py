@@ -31,6 +31,8 @@ from shoal.mixture import (
     lineage_budget_bytes,
     live_rows,
     match,
+    next_late_refit,
+    next_refit,
     retire,
     successor_ids,
     with_empty,
@@ -51,7 +53,7 @@ from shoal.sequential.family_choice import choose_family
 from shoal.sequential.holes import complete_rows
 from shoal.sequential.learn import empty_state, learn_inplace
 from shoal.sequential.prior import FEWEST_ROWS, choose_prior
-from shoal.sequential.schedule import block_rows, next_late_refit, next_refit
+from shoal.sequential.schedule import block_rows
 from shoal.sequential.warmup_search import is_searched, searched
 
 BUFFER_SHARE = 8

@@ -4,16 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shoal.sequential.schedule import (
-    block_rows,
-    decay_step,
-    next_check,
-    next_decay,
-    next_refit,
-    next_regular,
-    points_until_due,
-    points_until_refit,
-)
+from shoal.mixture import decay_step, next_decay, next_refit
+from shoal.sequential.schedule import block_rows, next_check, next_regular, points_until_due, points_until_refit
 
 
 def _walk(following: object, last: int) -> list[int]:
