@@ -1,4 +1,4 @@
-"""Moves that change the set of components: the merge by the bound, the paper's prune and merge, and the prune.
+"""Moves that change the set of components: the merge by the bound, and the paper's prune and merge.
 
 All consume `state` (its arrays are rewritten), and keep the order of rows and the sum of masses plus pruned mass. They
 return the new state with events at offset `points_seen`. `cache` is stale in the rows of survivors: the caller computes
@@ -16,8 +16,6 @@ from shoal.mixture.lineage import Event
 from shoal.mixture.state import MixtureState, live_rows
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.process import join_label_ceiling, join_label_gain
-
-__all__ = ["merge_by_bound_inplace", "merge_gain", "merge_pairs_inplace", "prune_and_merge_inplace", "prune_inplace"]
 
 LEAST_GAIN = 1e-6
 """Nats by which the bound must rise: rounding of the log marginals of 10^7 points reaches 10^-7."""

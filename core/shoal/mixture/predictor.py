@@ -47,7 +47,7 @@ class Predictor:
         """Rows of stats and log_weight (K + 1,): the components, then the empty one (see `with_empty`).
 
         `holes`: points may have NaN for missing values, and are then scored by the others.
-        work: their predictive cache, if the learner passed it on; then the kernel computes.
+        `cache`: their predictive cache, if the learner passed it on; then the kernel computes.
         """
         self._family, self._stats, self._log_weight = family, stats, read_only(log_weight)
         self._given, self._holes = cache, holes

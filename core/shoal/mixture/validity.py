@@ -77,7 +77,7 @@ def check_state(state: MixtureState, window: LearntPoints | None) -> None:
     _check_clock(state)
     _check_watch(state)
     _check_lives(state)
-    _check_amounts(state, n)
+    _check_amounts(state)
     _check_round(state)
     _check_scores(state)
     _check_schedule(state)
@@ -228,7 +228,7 @@ def _check_lives(state: MixtureState) -> None:
             require(bool((early <= late).all()), f"times of a {name} component run backwards")
 
 
-def _check_amounts(state: MixtureState, n: int) -> None:
+def _check_amounts(state: MixtureState) -> None:
     """Check that masses and pruned mass sum to the decayed count, and that pair sums are possible for the masses."""
     masses = state.stats[0] if state.stats is not None else np.zeros(0)
     count, pruned = state.decayed_count, state.pruned_mass

@@ -15,11 +15,10 @@ from shoal.refinement.problem import (
     RefinementMethod,
     Solution,
     forget_window,
-    most_window_rows,
     restored,
     window_start,
 )
-from shoal.refinement.schedule import Due, points_until_refinement, refinement_due, refines_within
+from shoal.refinement.schedule import Due, points_until_refinement, refinement_due
 
 __all__ = [
     "WORTH_A_ROW",
@@ -33,12 +32,10 @@ __all__ = [
     "check_adoptable",
     "forget_window",
     "from_bytes",
-    "most_window_rows",
     "points_until_refinement",
     "postponed",
     "refine",
     "refinement_due",
-    "refines_within",
     "restored",
     "to_bytes",
     "window_start",

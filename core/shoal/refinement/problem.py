@@ -97,11 +97,6 @@ def window_start(state: MixtureState) -> int | None:
     return None if state.past is None else state.past.offset
 
 
-def most_window_rows(state: MixtureState) -> int:
-    """Most rows that the window can hold under the state's settings, for the size of a log or ring; 0: no window."""
-    return state.settings.window_rows
-
-
 def forget_window(state: MixtureState) -> MixtureState:
     """The state with an empty window from `points_seen`, for a caller that has lost rows of the old window.
 

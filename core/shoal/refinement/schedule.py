@@ -88,12 +88,6 @@ def points_until_refinement(state: MixtureState) -> int:
     return min(left, MISFIT_GRID - state.points_seen % MISFIT_GRID) if state.frozen else left
 
 
-def refines_within(state: MixtureState, n_rows: int) -> bool:
-    """Whether a refinement is due, or becomes due within the next `n_rows` whatever their values."""
-    offset = _next_offset(state) if _may(state) else max(_first(state.settings), state.next_refit)
-    return not _never(state.settings) and offset - state.points_seen <= n_rows
-
-
 def _never(settings: StreamSettings) -> bool:
     return settings.refinement is None or settings.window_rows == 0
 

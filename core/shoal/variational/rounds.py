@@ -193,12 +193,13 @@ def totals_of(cells: Cells, resp: Array) -> Totals:
     return Totals(natural, resp @ cells.mass, entropy)
 
 
-def round_of(
-    model: Model, cells: Cells, state: State, resp: Array | None = None, reorder: bool = True
-) -> tuple[State, IntArray]:
-    """One round: all q(z), then all parameters. Returns the state, and the old place of each component."""
+def round_of(model: Model, cells: Cells, state: State, resp: Array | None = None) -> tuple[State, IntArray]:
+    """One round: all q(z), then all parameters. Returns the state, and the old place of each component.
+
+    `resp` (T + 1, A), if given, is filled in, in the old order.
+    """
     totals, _ = _e_step_totals(model, cells, state, resp)
-    return m_step(model, cells.log_carrier, totals, state.past_row, reorder)
+    return m_step(model, cells.log_carrier, totals, state.past_row)
 
 
 @dataclass
@@ -275,11 +276,11 @@ class Run:
                 break
         return state
 
-    def divided(self, cells: Cells, state: State, trial: bool = False) -> tuple[State, Array]:
+    def divided(self, cells: Cells, state: State) -> tuple[State, Array]:
         """One round; returns its responsibilities (T + 1, A) too, in the order of the new state, the tail last."""
         resp = np.empty((state.n_components + 1, cells.n_cells))
         state, order = round_of(self.model, cells, state, resp)
-        self.note(state.elbo, state.n_components, "dividing", trial)
+        self.note(state.elbo, state.n_components, "dividing")
         if np.any(order != np.arange(order.size)):
             resp = resp[np.append(order, order.size)]
         return state, resp

@@ -7,7 +7,7 @@ import pytest
 
 from shoal.errors import RefinementError
 from shoal.mixture import StreamSettings, decay_step
-from shoal.refinement import forget_window, most_window_rows, refine, window_start
+from shoal.refinement import forget_window, refine, window_start
 from shoal.refinement.problem import row_weights, window_problem
 from shoal.refinement.schedule import schedule_after
 from shoal.sequential import assimilate_inplace, initial_state
@@ -36,7 +36,7 @@ def test_weights_are_what_decays_have_left(stream: SimpleNamespace, half_life: f
 def test_the_window_holds_between_a_half_and_the_whole_of_its_rows(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(1_300)
     settings = stream.settings(n_features=2, warmup_points=100, window=251)
-    assert most_window_rows(stream.feed(settings, x[:1]).state) == 250
+    assert settings.window_rows == 250
     for n in (1, 100, 125, 126, 250, 251, 375, 376, 1_300):
         start = window_start(stream.feed(settings, x[:n]).state)
         assert start == max(0, -(-n // 125) * 125 - 250)
