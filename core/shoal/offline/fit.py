@@ -16,7 +16,7 @@ from shoal.errors import SettingError
 from shoal.families import take
 from shoal.families.capabilities import working_rows
 from shoal.families.natural_statistics import origin_for
-from shoal.inference import Model, StickPrior, bound_of, locations_of, log_mean_weights, stick_posterior, units_of
+from shoal.inference import Model, StickPrior, bound_of, locations_of, stick_posterior, units_of
 from shoal.mixture import BatchFit, PlacedPrior, Progress, ProgressCallback
 from shoal.offline.passes import (
     CellTask,
@@ -32,7 +32,7 @@ from shoal.offline.passes import (
     tying_cost,
 )
 from shoal.points.arrays import Array, IntArray
-from shoal.variational import Known, Planes, TreeFit, TreeSearch, fit_tree, planes_of, split_leaves, tree_of
+from shoal.variational import Known, Planes, TreeFit, TreeSearch, fit_tree, planes_of, split_leaves, stick_fit, tree_of
 
 _LEAVES = 2_000
 """Leaves of the first tree."""
@@ -226,19 +226,6 @@ class _Fit:
         order = np.argsort(-kept.mass, kind="stable")
         stats = take(kept.swept.stats, order)
         sticks = stick_posterior(self.sticks, stats[0], 0.0)
-        log_weight = log_mean_weights(sticks)
-        extra = {"sticks": sticks, "nodes": np.array([float(nodes)]), "tying_cost": np.array([tying])}
-        history = np.array(self.history)
-        fit = BatchFit(
-            stats,
-            None,
-            log_weight[:-1],
-            float(log_weight[-1]),
-            kept.bound,
-            history,
-            True,
-            len(history) - 1,
-            converged,
-            extra,
-        )
+        extra = {"nodes": np.array([float(nodes)]), "tying_cost": np.array([tying])}
+        fit = stick_fit(stats, None, sticks, kept.bound, self.history, converged, **extra)
         return DatasetFit(fit, kept.swept.best[order])

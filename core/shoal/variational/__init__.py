@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shoal.variational.fast_vdp import fit_fast_vdp
     from shoal.variational.label_priors import Labels, Sticks, Symmetric
     from shoal.variational.poisson_binomial import CountMoments, count_moments
+    from shoal.variational.rounds import stick_fit
     from shoal.variational.tree import (
         LeafSums,
         Planes,
@@ -63,6 +64,7 @@ __all__ = [
     "planes_of",
     "seeded_resp",
     "split_leaves",
+    "stick_fit",
     "taylor_sweep_inplace",
     "tree_of",
 ]
@@ -88,6 +90,7 @@ _HOMES = {
     "leaves": "tree",
     "planes_of": "tree",
     "tree_of": "tree",
+    "stick_fit": "rounds",
     "Known": "tree_fit",
     "TreeFit": "tree_fit",
     "TreeSearch": "tree_fit",

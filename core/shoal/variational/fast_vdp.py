@@ -13,11 +13,11 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import AnyFamily
 from shoal.families.natural_statistics import origin_for, stats_of_groups
-from shoal.inference import log_mean_weights, stick_prior
+from shoal.inference import stick_prior
 from shoal.mixture import BatchFit, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
-from shoal.variational.rounds import Run, model_of
+from shoal.variational.rounds import Run, model_of, stick_fit
 from shoal.variational.search import Found, Moves, search_on_tree
 from shoal.variational.tree import Tree, grow_tree, to_points
 from shoal.variational.vdp import check_points, fit_of
@@ -100,26 +100,14 @@ def _on_nodes(run: Run, tree: Tree, found: Found, point_resp: bool, x: Array) ->
     """One last E-step on the nodes, and the result."""
     frontier, cells = found.frontier, found.cells
     state, resp = run.divided(cells, found.state)
-    log_weight = log_mean_weights(state.sticks)
     run.history[-1] = state.elbo  # the same but for rounding
-    extra = {"sticks": state.sticks, "nodes": np.array([float(frontier.size)]), "tying_cost": np.array([found.cost])}
+    extra = {"nodes": np.array([float(frontier.size)]), "tying_cost": np.array([found.cost])}
     shares = None
     if point_resp:
         every = to_points(tree, frontier, resp.T)
         shares, extra["tail"] = np.ascontiguousarray(every[:, :-1]), every[:, -1].copy()
     stats = node_stats(run.model.family, cells, resp[:-1], tree, frontier, x)
-    return BatchFit(
-        stats,
-        shares,
-        log_weight[:-1],
-        float(log_weight[-1]),
-        state.elbo,
-        np.array(run.history),
-        True,
-        len(run.history) - 1,
-        found.converged,
-        extra,
-    )
+    return stick_fit(stats, shares, state.sticks, state.elbo, run.history, found.converged, **extra)
 
 
 def node_stats(family: AnyFamily, cells: Cells, resp: Array, tree: Tree, frontier: IntArray, x: Array) -> Any:

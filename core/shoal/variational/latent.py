@@ -18,13 +18,13 @@ from shoal.inference import (
     StickPrior,
     WindowData,
     converge,
-    log_mean_weights,
     m_step,
     no_past,
     stick_posterior,
 )
 from shoal.mixture import BatchFit, Progress, ProgressCallback
 from shoal.points.arrays import Array
+from shoal.variational.rounds import stick_fit
 
 _MOST_ROUNDS = 50
 _STARTING_MASS = 1e-12
@@ -77,19 +77,8 @@ def _fit_of(model: Model, state: State, history: list[float], converged: bool) -
     order = np.argsort(-state.mass, kind="stable")
     stats = take(state.stats, order)
     sticks = stick_posterior(model.sticks, stats[0], 0.0)
-    log_weight = log_mean_weights(sticks)
-    return BatchFit(
-        stats,
-        state.resp[:, order].toarray(),
-        log_weight[:-1],
-        float(log_weight[-1]),
-        state.bound,
-        np.array(history),
-        True,
-        len(history) - 1,
-        converged,
-        {"sticks": sticks, "tail": np.zeros(state.resp.shape[0])},
-    )
+    resp = state.resp[:, order].toarray()
+    return stick_fit(stats, resp, sticks, state.bound, history, converged, tail=np.zeros(len(resp)))
 
 
 def check_latent(moves: str, past: object) -> None:

@@ -22,12 +22,13 @@ from shoal.inference import (
     PastStats,
     StickPrior,
     expected_log_weights,
+    log_mean_weights,
     no_past,
     stick_bound,
     stick_divergence,
     stick_posterior,
 )
-from shoal.mixture import Progress, ProgressCallback
+from shoal.mixture import BatchFit, Progress, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells
 
@@ -200,6 +201,28 @@ def round_of(model: Model, cells: Cells, state: State, resp: Array | None = None
     """
     totals, _ = _e_step_totals(model, cells, state, resp)
     return m_step(model, cells.log_carrier, totals, state.past_row)
+
+
+def stick_fit(
+    stats: Any, resp: Array | None, sticks: Array, elbo: float, history: list[float], converged: bool, **extra: Any
+) -> BatchFit:
+    """The result of a fit under free sticks with q(v) = Beta(sticks[i]), `sticks` (T, 2), which are put into `extra`.
+
+    stats, resp, converged and extra: as in `BatchFit`. `history`: the bound, nats, at the start and after each round.
+    """
+    log_weight = log_mean_weights(sticks)
+    return BatchFit(
+        stats=stats,
+        resp=resp,
+        log_weight=log_weight[:-1],
+        log_new_weight=float(log_weight[-1]),
+        elbo=elbo,
+        elbo_history=np.array(history),
+        elbo_is_exact=True,
+        n_rounds=len(history) - 1,
+        converged=converged,
+        extra={"sticks": sticks, **extra},
+    )
 
 
 @dataclass

@@ -12,13 +12,13 @@ from shoal.errors import SettingError, ShapeError
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import has_latent_variables
 from shoal.families.natural_statistics import origin_for
-from shoal.inference import log_mean_weights, past_of, stick_prior
+from shoal.inference import past_of, stick_prior
 from shoal.mixture import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
 from shoal.variational.greedy_release import release
 from shoal.variational.latent import check_latent, fit_latent
-from shoal.variational.rounds import Run, State, model_of, round_of, totals_of, without_past
+from shoal.variational.rounds import Run, State, model_of, round_of, stick_fit, totals_of, without_past
 from shoal.variational.search import Moves, better_of_two_starts, few_points, search_points, start_on_tree
 
 
@@ -92,23 +92,11 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
     run.history[-1] = state.elbo  # equal to rounding
     assert cells.points is not None, "every cell is a point"
     stats = family.suffstats(cells.points, shares)
-    extra = {"sticks": state.sticks, "tail": resp[-1]}
+    extra: dict[str, Any] = {"tail": resp[-1]}
     if past is not None:
         extra["past_rows"], own = _past_of_components(run, state, past)
         stats = family.add(stats, own)
-    log_weight = log_mean_weights(state.sticks)
-    return BatchFit(
-        stats,
-        shares,
-        log_weight[:-1],
-        float(log_weight[-1]),
-        state.elbo,
-        np.array(run.history),
-        True,
-        len(run.history) - 1,
-        converged,
-        extra,
-    )
+    return stick_fit(stats, shares, state.sticks, state.elbo, run.history, converged, **extra)
 
 
 def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, Any]:
