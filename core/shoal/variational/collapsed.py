@@ -113,12 +113,11 @@ def _fit(
     if expectations not in ("taylor", "exact"):
         raise SettingError(f'expectations is {expectations!r}; choose "taylor" or "exact"')
     division = Collapsed(labels, expectations)
-    fitted = fit_with(family, x, division, ordered=ordered, message=message, **options)
-    run = fitted.run
+    run = fit_with(family, x, division, ordered=ordered, message=message, **options)
     if division.is_exact or run.resp.size > CHEAP:
-        return fitted.result()
+        return run.result()
     better = Collapsed(labels, "exact").log_prior(run.resp, run.base) - division.log_prior(run.resp, run.base)
-    return fitted.result(exact_elbo=np.array([fitted.history[-1] + better]))
+    return run.result(exact_elbo=np.array([run.history[-1] + better]))
 
 
 def exact_sweep_inplace(resp: Array, terms: LabelTerms, log_likelihood: LogLikelihood) -> None:

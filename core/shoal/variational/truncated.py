@@ -125,6 +125,8 @@ class Run:
         self.past = None if past is None else padded(family, past.stats, n_components)
         self.base = np.zeros(n_components) if self.past is None else np.array(self.past[0])
         self.given: Any = None  # parameters (T) under which q(z) was found, for latent variables of the points
+        self.history: list[float] = []  # the bound, nats, after 0, 1, 2, ... rounds
+        self.converged = False  # whether the tolerance ended the rounds
         self.past_entropy = 0.0
         if past is not None and past.entropy_pairs is not None:
             self.past_entropy = entropy_below(np.array(past.entropy_pairs, dtype=np.float64))
@@ -173,7 +175,7 @@ class Run:
         blocks = row_slices(*self.resp.shape)
         return self.past_entropy + sum(float(entr(self.resp[rows]).sum()) for rows in blocks)
 
-    def result(self, history: list[float], converged: bool, extra: dict[str, Array]) -> BatchFit:
+    def result(self, **extra: Array) -> BatchFit:
         """The fit with components in decreasing mass; `stick_place` is the place of each in the model's own order."""
         place: IntArray = np.argsort(-self.stats[0], kind="stable")
         fit = BatchFit(
@@ -181,22 +183,22 @@ class Run:
             resp=self.resp,
             log_weight=self.division.labels.log_mean_weight(self.stats[0]),
             log_new_weight=-np.inf,
-            elbo=history[-1],
-            elbo_history=np.array(history),
+            elbo=self.history[-1],
+            elbo_history=np.array(self.history),
             elbo_is_exact=self.division.is_exact,
-            n_rounds=len(history) - 1,
-            converged=converged,
+            n_rounds=len(self.history) - 1,
+            converged=self.converged,
             extra={"stick_place": place.astype(np.float64), **extra},
         )
         return by_mass(fit)
 
 
-def run_rounds(run: Run, rules: Rules) -> tuple[list[float], bool]:
+def run_rounds(run: Run, rules: Rules) -> None:
     """Run rounds until one changes the bound by less than tol * N nats, at most `max_iter` of them.
 
-    Return the bound after 0, 1, 2, ... rounds, and whether the tolerance ended them. With tol 0 all rounds are done.
+    With tol 0 all rounds are done.
     """
-    history = [run.elbo()]
+    history = run.history = [run.elbo()]
     for number in range(1, rules.max_iter + 1):
         run.divide()
         if rules.ordered:
@@ -207,8 +209,8 @@ def run_rounds(run: Run, rules: Rules) -> tuple[list[float], bool]:
             n_components = int(np.count_nonzero(run.stats[0] >= 0.5))
             rules.progress(Progress(number, history[-1], n_components, rules.message, None))
         if abs(history[-1] - history[-2]) < rules.tol * len(run.x):
-            return history, True
-    return history, False
+            run.converged = True
+            return
 
 
 def padded(family: AnyFamily, stats: Any, n_components: int) -> Any:
@@ -249,20 +251,9 @@ class Uncollapsed:
         return plugged_in(self.labels.terms(base, len(resp)), resp.sum(axis=0))
 
 
-class Fitted:
-    """A fit that has ended."""
-
-    def __init__(self, run: Run, history: list[float], converged: bool) -> None:
-        self.run, self.history, self.converged = run, history, converged
-
-    def result(self, **extra: Array) -> BatchFit:
-        """The result in the form that all engines share."""
-        return self.run.result(self.history, self.converged, extra)
-
-
 def fit_with(
     family: AnyFamily, x: Array, division: Division, *, ordered: bool, message: str, **options: Unpack[FitOptions]
-) -> Fitted:
+) -> Run:
     """Start, then run rounds until the tolerance or the limit ends the fit."""
     past = options.get("past")
     rules = Rules(options.get("max_iter", 1000), options.get("tol", 1e-5), ordered, options.get("progress"), message)
@@ -289,7 +280,8 @@ def fit_with(
         from_past,
     )
     run = Run(family, x, division, resp, past)
-    return Fitted(run, *run_rounds(run, rules))
+    run_rounds(run, rules)
+    return run
 
 
 def starting_resp(
