@@ -24,8 +24,8 @@ from shoal.inference.split_limits import LIMITS, SplitLimits
 from shoal.inference.start_points import Cloud, locations_of, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
-    Component,
-    WeightedRows,
+    DividedComponent,
+    SplitSample,
     best_division,
     division_entropy,
     log_odds,
@@ -99,7 +99,7 @@ def propose(
         center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         starts = _starts(model.family, sample, rng)
-        division = best_division(model, Component(center, own_behind, params), sample, starts, limits)
+        division = best_division(model, DividedComponent(center, own_behind, params), sample, starts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
@@ -107,7 +107,7 @@ def propose(
 
 
 def _placed_split(
-    data: WindowData, model: Model, state: State, row: int, whole: _Whole, sample: WeightedRows, p: Array
+    data: WindowData, model: Model, state: State, row: int, whole: _Whole, sample: SplitSample, p: Array
 ) -> Split | None:
     """A division of a sample with the past placed, carried over to all rows; None where a child died."""
     parent = _parent(model, state, row)
@@ -126,7 +126,7 @@ def _whole_of(data: WindowData, columns: csc_matrix, row: int) -> _Whole:
     return _Whole(rows, resp, data.weighted(rows, resp))
 
 
-def _sampled(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.Generator) -> WeightedRows | None:
+def _sampled(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.Generator) -> SplitSample | None:
     """The rows of responsibility above a floor, or a sample of them; their weights sum to that of the whole."""
     strong = np.flatnonzero(whole.resp > _LEAST_RESP)
     if strong.size < _FEWEST:
@@ -136,10 +136,10 @@ def _sampled(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.
         strong = np.sort(rng.choice(strong, most, replace=False))
     chosen = whole.weight[strong]
     points_a_row = max(float(chosen @ chosen / chosen.sum()), 1.0)
-    return WeightedRows(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
+    return SplitSample(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
 
 
-def _starts(family: AnyFamily, sample: WeightedRows, rng: np.random.Generator) -> list[Array]:
+def _starts(family: AnyFamily, sample: SplitSample, rng: np.random.Generator) -> list[Array]:
     """Sides (m,) of the first principal axis, and of two means."""
     cloud = Cloud(locations_of(family, sample.x), None, sample.weight)
     return starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
@@ -153,7 +153,7 @@ def _parent(model: Model, state: State, row: int) -> _Parent:
     return _Parent(stats, past, others, evidence, label_bound(model.sticks, state.mass))
 
 
-def _with_past(model: Model, parent: _Parent, sample: WeightedRows, found: _Children) -> _Children | None:
+def _with_past(model: Model, parent: _Parent, sample: SplitSample, found: _Children) -> _Children | None:
     """The division with the past placed as is best, after rounds with it."""
     choices = (1.0, 0.0, float(found.window[0][0] / found.window[0].sum()))
     best = max((_placed(model, parent, sample, found, share) for share in choices), key=lambda placed: placed.gain)
@@ -173,7 +173,7 @@ def _with_past(model: Model, parent: _Parent, sample: WeightedRows, found: _Chil
     return best
 
 
-def _placed(model: Model, parent: _Parent, sample: WeightedRows, found: _Children, share: float) -> _Children:
+def _placed(model: Model, parent: _Parent, sample: SplitSample, found: _Children, share: float) -> _Children:
     children = _with_past_share(model.family, parent, found.window, share)
     labels = label_bound(model.sticks, np.append(parent.others, children[0]))
     gain = float(fast_log_marginal(model.family, children).sum()) - parent.evidence + labels - parent.labels
@@ -186,7 +186,7 @@ def _with_past_share(family: AnyFamily, parent: _Parent, window: Any, share: flo
     return family.add(window, family.scale(take(parent.past, [0, 0]), np.array([share, 1.0 - share])))
 
 
-def _window_stats(family: AnyFamily, sample: WeightedRows, p: Array) -> Any:
+def _window_stats(family: AnyFamily, sample: SplitSample, p: Array) -> Any:
     return fitted_suffstats(family, sample.x, np.stack([sample.weight * p, sample.weight * (1.0 - p)], axis=1))
 
 
@@ -201,7 +201,7 @@ def _on_all_rows(
     data: WindowData, model: Model, parent: _Parent, row: int, whole: _Whole, found: _Children
 ) -> Split | None:
     """The division carried over to all rows of the component."""
-    sample = WeightedRows(data.x[whole.rows], whole.weight)
+    sample = SplitSample(data.x[whole.rows], whole.weight)
     stats = _with_past_share(model.family, parent, found.window, found.past_share)
     p = _first_share(model, sample.x, stats, parent.others, found.window[0])
     window = _window_stats(model.family, sample, p)

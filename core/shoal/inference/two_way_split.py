@@ -35,7 +35,7 @@ TABLE_FEATURES = 3
 """Up to so many features the table of all products has few enough columns to be written out."""
 
 
-class WeightedRows(NamedTuple):
+class SplitSample(NamedTuple):
     """Rows by which a division is searched, with weights that sum to the component's mass in the window."""
 
     x: Rows
@@ -51,7 +51,7 @@ class Division(NamedTuple):
     gain: float  # nats
 
 
-class Component(NamedTuple):
+class DividedComponent(NamedTuple):
     """The component that is divided, without its past."""
 
     center: Array  # (D,) its mean, as the origin of sums of squares; zeros for a family without a location
@@ -96,7 +96,11 @@ def table_of(family: AnyFamily, x: Rows, origin: Origin, params: Any = None) -> 
 
 
 def best_division(
-    model: Model, component: Component, sample: WeightedRows, starts: Sequence[Array], limits: SplitLimits = LIMITS
+    model: Model,
+    component: DividedComponent,
+    sample: SplitSample,
+    starts: Sequence[Array],
+    limits: SplitLimits = LIMITS,
 ) -> Division | None:
     """The best division that rounds from the starts, sides (m,), lead to.
 
@@ -159,7 +163,9 @@ class PlainSplit:
         self.correction = overfit_correction(family, weight, self.whole, points_a_row)
 
     @classmethod
-    def of_rows(cls, model: Model, component: Component, sample: WeightedRows, limits: SplitLimits) -> "PlainSplit":
+    def of_rows(
+        cls, model: Model, component: DividedComponent, sample: SplitSample, limits: SplitLimits
+    ) -> "PlainSplit":
         """The split of a component's sample, without its past."""
         family = model.family
         origin = Origin(component.center, has_location(family))

@@ -31,7 +31,7 @@ from shoal.families.auto import EMBEDDING, Candidates, candidates_for
 from shoal.families.capabilities import has_latent_variables
 from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array
-from shoal.sequential.family_trial import Trial, trial
+from shoal.sequential.family_trial import FamilyTrial, trial
 from shoal.sequential.prior import FEWEST_ROWS
 from shoal.sequential.prior.jitter import noise
 
@@ -93,7 +93,7 @@ def _compared(rows: Array, settings: StreamSettings, found: Candidates) -> Famil
     return FamilyChoice(chosen, f"{found.what}; by halves of them: {facts}")
 
 
-def _promising(name: str, own: Trial, default: Trial, rows: Array) -> bool:
+def _promising(name: str, own: FamilyTrial, default: FamilyTrial, rows: Array) -> bool:
     """Whether one pass over rows (N, D) leaves a family in the comparison."""
     fewest = FEWEST_ROWS_OF_ONE
     if has_latent_variables(FAMILIES[name]):
@@ -101,7 +101,7 @@ def _promising(name: str, own: Trial, default: Trial, rows: Array) -> bool:
     return own.z_score(default) > -CLEAR and len(rows) >= fewest * own.total_components
 
 
-def _better(own: Trial, default: Trial, comparable: bool) -> bool:
+def _better(own: FamilyTrial, default: FamilyTrial, comparable: bool) -> bool:
     """Whether a family takes the place of the default, by refined trials."""
     if default.finds_groups and not own.finds_groups:
         return False
@@ -115,7 +115,7 @@ def _better(own: Trial, default: Trial, comparable: bool) -> bool:
     )
 
 
-def _best(better: dict[str, Trial]) -> str:
+def _best(better: dict[str, FamilyTrial]) -> str:
     """Of families in order, those that predict not clearly worse than the best; of these, the first whose components
     come back as well as any."""
     best = max(better.values(), key=lambda each: float(each.log_density.mean()))
@@ -124,7 +124,7 @@ def _best(better: dict[str, Trial]) -> str:
     return next(name for name, each in close.items() if each.agreement >= most - SLACK)
 
 
-def _words(own: Trial, comparable: bool) -> str:
+def _words(own: FamilyTrial, comparable: bool) -> str:
     """What a trial found."""
     first, second = own.n_components
     score = f"{float(own.log_density.mean()):.3f} nats a held-out row, " if comparable else ""

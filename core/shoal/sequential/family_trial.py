@@ -25,7 +25,7 @@ _MOST_ROUNDS = 15
 """Rounds of splits and joins, as in a refinement."""
 
 
-class Trial(NamedTuple):
+class FamilyTrial(NamedTuple):
     """Two mixtures of one family, each of half of the N rows."""
 
     log_density: Array
@@ -51,14 +51,14 @@ class Trial(NamedTuple):
         """Whether both halves have more than one component."""
         return min(self.n_components) > 1
 
-    def z_score(self, other: "Trial") -> float:
+    def z_score(self, other: "FamilyTrial") -> float:
         """Mean gain over another trial of the same rows, in standard errors."""
         gain = self.log_density - other.log_density
         error = float(gain.std()) / np.sqrt(len(gain))
         return float(gain.mean() / max(error, 1e-300))
 
 
-def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> Trial:
+def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> FamilyTrial:
     """The trial of the settings' family on raw rows (N, D); a function of the arguments alone.
 
     The halves are drawn, since every second row may be of one kind.
@@ -72,7 +72,7 @@ def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> Trial:
         log_density[~inside] = scores[~inside]
         labels.append(best)
         sizes.append(len(mixture.stats[0]))
-    return Trial(log_density, (labels[0], labels[1]), (sizes[0], sizes[1]))
+    return FamilyTrial(log_density, (labels[0], labels[1]), (sizes[0], sizes[1]))
 
 
 class _Mixture(NamedTuple):

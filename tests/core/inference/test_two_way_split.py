@@ -20,11 +20,11 @@ from shoal.families.natural_statistics import ShiftedRows, has_location, origin_
 from shoal.inference import Model, StickPrior, two_way_split
 from shoal.inference.two_way_split import (
     LIMITS,
-    Component,
+    DividedComponent,
     Division,
     PlainSplit,
     QuadraticRows,
-    WeightedRows,
+    SplitSample,
     best_division,
     table_of,
 )
@@ -37,12 +37,12 @@ STICKS = StickPrior(1.0, CONCENTRATION)
 BEHIND = 4.5
 
 
-def component_of(family: AnyFamily, x: Any, weights: Array, behind: float = BEHIND) -> Component:
+def component_of(family: AnyFamily, x: Any, weights: Array, behind: float = BEHIND) -> DividedComponent:
     center = family.suffstats(x, weights[:, None]).mean[0] if has_location(family) else np.zeros(x.shape[1])
-    return Component(center, behind)
+    return DividedComponent(center, behind)
 
 
-def in_numpy(model: Model, component: Component, sample: WeightedRows, starts: list[Array]) -> Division | None:
+def in_numpy(model: Model, component: DividedComponent, sample: SplitSample, starts: list[Array]) -> Division | None:
     """As `best_division` does without a kernel."""
     plain = PlainSplit.of_rows(model, component, sample, LIMITS)
     found = [one for one in map(plain.divided, starts) if one is not None]
@@ -58,7 +58,7 @@ def test_the_gain_is_that_of_the_functional_for_the_part_s_rows(name: str) -> No
     limits = LIMITS._replace(tolerance=1e-9)
     limits = limits._replace(least_gain=-1e3)
     division = best_division(
-        Model(family, STICKS), component_of(family, x, weights), WeightedRows(x, weights), starts, limits
+        Model(family, STICKS), component_of(family, x, weights), SplitSample(x, weights), starts, limits
     )
     assert division is not None
     own = [np.stack([division.p, 1.0 - division.p], axis=1), np.ones((90, 1))]
@@ -79,7 +79,7 @@ def _labels(mass: Array, behind: float) -> float:
 
 def wide_case(
     kind: type[NormalInverseWishart | NormalInverseGamma | KnownCovariance], d: int, apart: float
-) -> tuple[Model, list[tuple[Component, WeightedRows, list[Array]]]]:
+) -> tuple[Model, list[tuple[DividedComponent, SplitSample, list[Array]]]]:
     """Four components of uneven masses, the last far from the prior's mean, of two or three groups each."""
     rng = np.random.default_rng([d, int(10 * apart)])
     own = np.repeat(np.arange(4), (40, 90, 250, 120))
@@ -91,7 +91,7 @@ def wide_case(
     for k in range(4):
         whole = np.flatnonzero(own == k)
         rows = whole[rng.random(whole.size) < 0.7]
-        sample = WeightedRows(x[rows], weights[rows] * (weights[whole].sum() / weights[rows].sum()))
+        sample = SplitSample(x[rows], weights[rows] * (weights[whole].sum() / weights[rows].sum()))
         starts = [(group[rows] == 1).astype(float), rng.integers(2, size=rows.size).astype(float)]
         cases.append((component_of(family, x[whole], weights[whole], 10.0 * k), sample, starts))
     return Model(family, STICKS), cases
@@ -121,7 +121,7 @@ def test_rounding_that_leaves_a_matrix_indefinite_kills_no_child() -> None:
     x = np.random.default_rng(1).normal(size=(400, 2))
     x[0] = 1e8
     family, weights = NormalInverseWishart.weak(2, within_variance=1.0), np.ones(400)
-    given = Model(family, STICKS), component_of(family, x, weights, 0.0), WeightedRows(x, weights)
+    given = Model(family, STICKS), component_of(family, x, weights, 0.0), SplitSample(x, weights)
     starts = [(np.arange(400) == 0).astype(float)]
     by_kernel, plain = best_division(*given, starts), in_numpy(*given, starts)
     assert by_kernel is not None
@@ -133,14 +133,14 @@ def test_a_diagonal_family_of_very_many_features_needs_no_matrix() -> None:
     d, rng = 60_000, np.random.default_rng(2)
     side = np.repeat([0.0, 1.0], 3)
     family, x = NormalInverseGamma.weak(d), 0.3 * rng.normal(size=(6, d)) + 5.0 * side[:, None]
-    component, sample = component_of(family, x, np.ones(6), 0.0), WeightedRows(x, np.ones(6))
+    component, sample = component_of(family, x, np.ones(6), 0.0), SplitSample(x, np.ones(6))
     assert best_division(Model(family, STICKS), component, sample, [side]) is not None
 
 
 @pytest.mark.parametrize("name", ["gaussian", "multinomial"])
 def test_a_side_without_rows_gives_no_division(name: str) -> None:
     family, x = FAMILIES[name], points_for(name, 30, np.random.default_rng(0))
-    component, sample = component_of(family, x, np.ones(30)), WeightedRows(x, np.ones(30))
+    component, sample = component_of(family, x, np.ones(30)), SplitSample(x, np.ones(30))
     assert best_division(Model(family, STICKS), component, sample, [np.ones(30), np.zeros(30)]) is None
 
 
@@ -149,7 +149,7 @@ def test_noise_in_a_part_that_stands_for_more_is_no_division(times: int) -> None
     """One Gaussian of 8 features: children fitted to 60 rows counted eight times would gain, on the sample alone."""
     rng = np.random.default_rng(5)
     family, x = NormalInverseWishart.weak(8, within_variance=1.0), rng.normal(size=(60, 8))
-    component, sample = component_of(family, x, np.ones(60), 0.0), WeightedRows(x, np.full(60, float(times)))
+    component, sample = component_of(family, x, np.ones(60), 0.0), SplitSample(x, np.full(60, float(times)))
     starts = [rng.integers(2, size=60).astype(float) for _ in range(4)]
     assert best_division(Model(family, STICKS), component, sample, starts) is None
 
@@ -159,7 +159,7 @@ def test_groups_in_a_part_that_stands_for_more_are_a_division(points_a_row: floa
     rng = np.random.default_rng(5)
     side = np.repeat([0.0, 1.0], 30)
     family, x = NormalInverseWishart.weak(8, within_variance=1.0), rng.normal(size=(60, 8)) + 4.0 * side[:, None]
-    component, sample = component_of(family, x, np.ones(60), 0.0), WeightedRows(x, np.full(60, 8.0), points_a_row)
+    component, sample = component_of(family, x, np.ones(60), 0.0), SplitSample(x, np.full(60, 8.0), points_a_row)
     found = best_division(Model(family, STICKS), component, sample, [side])
     assert found is not None
     np.testing.assert_allclose(found.p, side, atol=0.01)
@@ -175,10 +175,10 @@ def test_a_division_that_is_far_from_a_gain_ends_at_once(
     made, real = [], two_way_split.expit
     monkeypatch.setattr(two_way_split, "expit", lambda value: made.append(1) or real(value))
     start = [(x[:, 0] > 0.0).astype(float)]
-    assert in_numpy(model, component, WeightedRows(x, np.ones(rows)), start) is None
+    assert in_numpy(model, component, SplitSample(x, np.ones(rows)), start) is None
     assert len(made) == e_steps
     if d <= FEW_FEATURES:
-        assert best_division(model, component, WeightedRows(x, np.ones(rows)), start) is None
+        assert best_division(model, component, SplitSample(x, np.ones(rows)), start) is None
 
 
 def test_rounds_that_pass_a_saddle_go_on() -> None:

@@ -25,7 +25,7 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
     else:
         priors = [kind.weak(3, variance, mean_strength=variance, dof=100.0) for variance in (1e-6, 1.0, 10.0)]
     tried = Trials(settings, priors[0], x)
-    held: list[trials.Progress | None] = [None] * len(priors)
+    held: list[trials.TrialProgress | None] = [None] * len(priors)
     began_anew = []
     for end in (50, 130, 200):
         scores = []
@@ -91,7 +91,7 @@ def test_halving_spares_most_of_the_rows_and_loses_little(
     settings, taken = stream.settings(n_features=3, family="gaussian"), [0]
     run = Trials.run
 
-    def counted(self: Trials, prior: AnyFamily, n: int, held: trials.Progress | None = None) -> trials.Trial:
+    def counted(self: Trials, prior: AnyFamily, n: int, held: trials.TrialProgress | None = None) -> trials.Trial:
         taken[0] += n - (0 if held is None else len(held.labels))
         return run(self, prior, n, held)
 

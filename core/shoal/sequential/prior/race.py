@@ -36,7 +36,7 @@ class Trial(NamedTuple):
     labels: IntArray  # (n,) each row's component when it was absorbed
 
 
-class Progress(NamedTuple):
+class TrialProgress(NamedTuple):
     """The state of a pass after the first rows, from which it can go on."""
 
     kept: tuple[Array, ...]
@@ -52,7 +52,7 @@ class _Entrant(NamedTuple):
     """In the last round."""
     place: int
     """In the list of priors."""
-    progress: Progress | None
+    progress: TrialProgress | None
 
 
 def best_of(settings: StreamSettings, priors: list[AnyFamily], z: Points) -> tuple[int, Trial]:
@@ -96,7 +96,7 @@ class Trials:
         self._log_total = np.log(settings.concentration + np.arange(len(z)))
         self._n_done, self._ended = 0, PassResult(0, 0, 0, -1)
 
-    def run(self, prior: AnyFamily, n: int, before: Progress | None = None) -> Trial:
+    def run(self, prior: AnyFamily, n: int, before: TrialProgress | None = None) -> Trial:
         """One pass over n rows, after those that an earlier pass under the same prior has done (`before`). The result
         is that of a pass from the start, to the bit."""
         start = n_components = 0
@@ -114,14 +114,14 @@ class Trials:
         score = float((log_density[scored] - self._log_total[scored]).sum())
         return Trial(-math.inf if math.isnan(score) else score, labels.copy())
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> TrialProgress | None:
         """The state after the last run, for `run` to go on from. None where it is too large to keep, or where so few
         rows had no room for their births."""
         ended, n = self._ended, self._n_done
         k, fields = ended.n_components, self._fields()
         if ended.n_refused or k * sum(field[0].nbytes for field in fields) > MOST_KEPT_BYTES:
             return None
-        return Progress(
+        return TrialProgress(
             tuple(field[:k].copy() for field in fields), self._log_density[:n].copy(), self._labels[:n].copy()
         )
 
