@@ -34,7 +34,7 @@ from shoal.families.known_covariance import KnownCovariance
 from shoal.families.predictive_cache import refresh
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import Components, PassRules, new_components
-from shoal.sequential.ready import warm_kernels
+from shoal.sequential.stream_kernels import warm_kernels
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "one_pass.csv"
 CHUNK = 1_024

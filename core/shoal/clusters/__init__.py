@@ -6,8 +6,8 @@ several components. A cluster brings these together.
 
 from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
 from shoal.clusters.cut import Cluster, Clustering, CutRule, cut
+from shoal.clusters.distinguishing_features import telling_of_clusters
 from shoal.clusters.hierarchy import Hierarchy, hierarchy_of
-from shoal.clusters.telling import telling_of_clusters
 
 __all__ = [
     "Cluster",

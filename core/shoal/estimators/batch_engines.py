@@ -12,7 +12,7 @@ from shoal.families.capabilities import has_latent_variables, working_rows
 from shoal.families.predictive_cache import example_priors, predicts_by_kernel
 from shoal.mixture import BatchFit, ProgressCallback, predict_call
 from shoal.points.arrays import Array
-from shoal.sequential.ready import call_all
+from shoal.sequential.stream_kernels import call_all
 
 _ROUNDS = ("max_iter", "tol")
 _TRUNCATED = (*_ROUNDS, "truncation", "resp_init")

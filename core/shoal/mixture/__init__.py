@@ -15,6 +15,7 @@ from shoal.mixture.clock import (
     weight_left,
 )
 from shoal.mixture.container import pack_arrays, unpack_arrays
+from shoal.mixture.distinguishing_features import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.draws import draw_points
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows, spared
@@ -106,7 +107,6 @@ from shoal.mixture.stats_at_offset import (
     next_refit,
     with_weight_lost,
 )
-from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.validity import LATEST_TIME, MOST_POINTS, check_partition, check_rows, require
 
 __all__ = [

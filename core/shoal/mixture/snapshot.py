@@ -13,13 +13,13 @@ import numpy as np
 
 from shoal.errors import NoPointsError, UnknownComponentError
 from shoal.families import AnyFamily, take
+from shoal.families.feature_contrast import feature_values
 from shoal.families.holes import as_table
-from shoal.families.telling import feature_values
+from shoal.mixture.distinguishing_features import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.lineage import Lineage, Retired, recall
 from shoal.mixture.predictor import Predictor, handed_over, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, Status, live_rows
-from shoal.mixture.telling import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.rows import Points, standardised
 from shoal.process import predictive_weights

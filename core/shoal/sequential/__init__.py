@@ -12,7 +12,7 @@ from shoal.sequential.assimilate import (
     weighted_as_learnt,
 )
 from shoal.sequential.learn import PrequentialScores
-from shoal.sequential.ready import compile_kernels, kernels_ready, warm_kernels
+from shoal.sequential.stream_kernels import compile_kernels, kernels_ready, warm_kernels
 
 __all__ = [
     "AssimilateInfo",

@@ -4,7 +4,7 @@ import numpy as np
 
 from shoal.families.predictive_cache import NoCache, cache_type, kernel_prior
 from shoal.sequential.kernel import sva_pass
-from shoal.sequential.ready import warm_family
+from shoal.sequential.stream_kernels import warm_family
 
 
 def test_every_stream_uses_the_warmed_kernels(sva, form):

@@ -22,12 +22,12 @@ from shoal.families.bernoulli.types import (
     BernoulliStats,
 )
 from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mean_log_rises, weighted_sums
+from shoal.families.feature_contrast import other_rates
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.families.telling import other_rates
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.domains import BINARY, Domain

@@ -25,10 +25,10 @@ from shoal.families.categorical.types import (
     CategoricalStats,
 )
 from shoal.families.counts import AdditiveFamily
+from shoal.families.feature_contrast import FeatureValues, higher_rates
 from shoal.families.hyperparameters import Hyperparameters, as_positive_vector, as_real
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.families.telling import FeatureValues, higher_rates
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import LEVELS, Domain
 from shoal.points.rows import SparseRows

@@ -35,11 +35,11 @@ from shoal.families.dirichlet.types import (
     DirichletPredictive,
     DirichletStats,
 )
+from shoal.families.feature_contrast import other_parts
 from shoal.families.hyperparameters import Hyperparameters, as_positive, as_pseudo_counts
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import LEAST_MASS, Choice, choice_near
 from shoal.families.steps_kernel import SCRATCH_ROWS
-from shoal.families.telling import other_parts
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array
 from shoal.points.domains import PROPORTIONS, Domain

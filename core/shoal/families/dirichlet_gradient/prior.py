@@ -31,8 +31,8 @@ from shoal.families.dirichlet_gradient.proportion_integral import (
     n_nodes,
 )
 from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
+from shoal.families.feature_contrast import other_parts
 from shoal.families.hyperparameters import as_positive, as_pseudo_counts
-from shoal.families.telling import other_parts
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import PROPORTIONS, Domain
 

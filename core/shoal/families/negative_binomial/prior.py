@@ -26,6 +26,7 @@ from shoal.families.counts import (
     term_scores,
     weighted_sums,
 )
+from shoal.families.feature_contrast import higher_rates
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.negative_binomial.types import (
@@ -37,7 +38,6 @@ from shoal.families.negative_binomial.types import (
 )
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.families.telling import higher_rates
 from shoal.kernels.linalg import log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows

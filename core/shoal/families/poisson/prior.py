@@ -25,13 +25,13 @@ from shoal.families.counts import (
     term_scores,
     weighted_sums,
 )
+from shoal.families.feature_contrast import higher_rates
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.families.telling import higher_rates
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 

@@ -14,6 +14,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily
 from shoal.families.derived import collapsed_log_marginal
+from shoal.families.feature_contrast import FeatureValues, HasFeatureValues, contrast
 from shoal.families.holes import TakesHoles, takes_holes
 from shoal.families.hyperparameters import Hyperparameters
 from shoal.families.natural_statistics import Origin, Statistics
@@ -23,7 +24,6 @@ from shoal.families.prior_choices import Choice, choices
 from shoal.families.product.columns import Columns, blocks_of
 from shoal.families.product.domain import ProductDomain
 from shoal.families.product.types import BlockCaches, BlockConstants, BlockRows, BlockStats, joined, joined_type, parted
-from shoal.families.telling import FeatureValues, HasFeatureValues, contrast
 from shoal.points.arrays import Array, IntArray
 
 KindNamed = Callable[[str], type[AnyFamily]]

@@ -173,7 +173,9 @@ def _child_for(families: list[AnyFamily], further: list[str]) -> CompilingChild 
         return None
     names = [(family.name, cache_type(family).__name__) for family in families]
     with suppress(OSError):
-        return CompilingChild(f"from shoal.sequential.ready import compile_for; compile_for({names!r}, {further!r})")
+        return CompilingChild(
+            f"from shoal.sequential.stream_kernels import compile_for; compile_for({names!r}, {further!r})"
+        )
     return None
 
 

@@ -10,7 +10,7 @@ from scipy.special import rel_entr
 
 from shoal import DPMixture, StreamingDPMixture
 from shoal.families import FAMILIES, KnownCovariance
-from shoal.families.telling import higher_rates, other_parts, other_rates
+from shoal.families.feature_contrast import higher_rates, other_parts, other_rates
 from shoal.mixture import Moments, telling_features
 
 GROUP = np.arange(240) % 3

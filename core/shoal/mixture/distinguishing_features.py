@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.families import AnyFamily
-from shoal.families.telling import FeatureValues, contrast, feature_values
+from shoal.families.feature_contrast import FeatureValues, contrast, feature_values
 from shoal.points.arrays import Array, IntArray
 from shoal.points.levels import LevelNames
 
