@@ -15,6 +15,7 @@ from shoal.estimators.dataset_fit import check_dataset_method, fit_batch_dataset
 from shoal.estimators.density import DensityMethods
 from shoal.estimators.level_numbers import with_level_numbers
 from shoal.estimators.points import checked_for, feature_names_of
+from shoal.estimators.random_state import generator_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
 from shoal.offline import Dataset, is_dataset, open_dataset
@@ -219,7 +220,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             check_positive("concentration", self.concentration),
             checked_settings(self.method, {**own, "resp_init": start}),
             1 if start is not None else n_init,
-            _generator(self.random_state),
+            generator_of(self.random_state),
             self.callback,
         )
         self._publish(self._fitted)
@@ -237,7 +238,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             check_positive("concentration", self.concentration),
             checked_settings(self.method, own),
             executor_of(self.executor, self.n_jobs),
-            _generator(self.random_state),
+            generator_of(self.random_state),
             self.callback,
         )
         self.n_features_in_ = dataset.n_features
@@ -376,13 +377,3 @@ def _checked_start(resp_init: Any, n_points: int) -> Array:
     if resp.min() < 0.0 or np.abs(resp.sum(axis=1) - 1.0).max() > 1e-6:
         raise SettingError("rows of resp_init must be probabilities: not negative, summing to one")
     return resp
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    """A generator from a `random_state` of scikit-learn. Raises SettingError."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"random_state is {random_state!r}; give an int, a Generator or None") from error

@@ -7,7 +7,7 @@ import numpy as np
 
 from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
-from shoal.estimators.refining import RefinementReport, report_of
+from shoal.estimators.refinement_report import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
 from shoal.partitions import PieceRunner, assimilate_inplace, in_threads

@@ -13,7 +13,8 @@ from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted
 from shoal.estimators.level_numbers import with_level_numbers
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
-from shoal.estimators.refining import RefinementReport, seed_of
+from shoal.estimators.random_state import seed_of
+from shoal.estimators.refinement_report import RefinementReport
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import AUTO_FAMILY, MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature
@@ -220,7 +221,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         run, given, known = self._piece_runner(), self._given(), live.level_names or {}
         same = self._settled is not None and all(new is old for new, old in zip(given, self._settled, strict=True))
         if not same or level_names != known:
-            self._fitted.settle(self._settings(x.shape[1], held=live.seed, level_names=level_names))
+            self._fitted.settle(self._settings(x.shape[1], live_seed=live.seed, level_names=level_names))
             self._settled = given
         self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)), run)
         return self
@@ -474,11 +475,11 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         return {**super().__getstate__(), "_runner": None}
 
     def _settings(
-        self, n_features: int, held: int | None = None, level_names: LevelNames | None = None
+        self, n_features: int, live_seed: int | None = None, level_names: LevelNames | None = None
     ) -> StreamSettings:
         given = self.get_params(deep=False)
         del given["executor"], given["n_jobs"]
-        seed = seed_of(given.pop("random_state"), held)
+        seed = seed_of(given.pop("random_state"), live_seed)
         names = feature_names_of(self)
         return StreamSettings(
             n_features=n_features, seed=seed, feature_names=names, level_names=level_names or None, **given
