@@ -21,8 +21,8 @@ from shoal.mixture import (
     TellingFeature,
     empty_lineage,
     log_density,
+    predictor_of,
     telling_features,
-    with_empty,
 )
 from shoal.points.arrays import Array, IntArray, read_only
 from shoal.points.levels import LevelNames
@@ -171,11 +171,8 @@ def fit_batch(
     density = pool_samples(placed.prior, z, best) if "samples" in best.extra else None
     labels = _labels_of(best)
     fit, rank, sizes = presented(best, np.bincount(labels, minlength=len(best.stats[0])), volume)
-    log_weight = np.append(fit.log_weight, fit.log_new_weight)
-    predictor = Predictor(placed.prior, with_empty(placed.prior, fit.stats), log_weight)
-    return FittedBatch(
-        placed, fit, fit if density is None else density._replace(extra={}), rank[labels], sizes, predictor
-    )
+    density = fit if density is None else density._replace(extra={})
+    return FittedBatch(placed, fit, density, rank[labels], sizes, predictor_of(placed.prior, fit))
 
 
 def _labels_of(fit: BatchFit) -> IntArray:

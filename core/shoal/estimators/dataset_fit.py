@@ -8,7 +8,7 @@ from shoal.errors import SettingError
 from shoal.estimators.batch_engines import check_family
 from shoal.estimators.batch_fit import FittedBatch, place_prior, presented
 from shoal.inference import stick_prior
-from shoal.mixture import Predictor, Progress, ProgressCallback, with_empty
+from shoal.mixture import Progress, ProgressCallback, predictor_of
 from shoal.offline import (
     Dataset,
     FitSettings,
@@ -20,7 +20,6 @@ from shoal.offline import (
     sampled,
     write_predictions,
 )
-from shoal.points.arrays import Array
 from shoal.runtime.executors import Executor
 from shoal.variational import TreeSearch
 
@@ -65,8 +64,7 @@ def fit_batch_dataset(
             work, placed, sample, _settings(method, concentration, settings), rng, _in_units(callback, volume)
         )
     fit, _, sizes = presented(found.fit, found.best, volume)
-    predictor = Predictor(placed.prior, with_empty(placed.prior, fit.stats), _log_weight(fit))
-    return FittedBatch(placed, fit, fit, None, sizes, predictor)
+    return FittedBatch(placed, fit, fit, None, sizes, predictor_of(placed.prior, fit))
 
 
 def write_batch_predictions(
@@ -89,10 +87,6 @@ def _settings(method: str, concentration: float, settings: dict[str, Any]) -> Fi
     )
     sweeps = None if method == "vdp" else settings.get("point_rounds", 0)
     return FitSettings(search, sweeps, settings.get("leaf_points"))
-
-
-def _log_weight(fit: Any) -> Array:
-    return np.append(fit.log_weight, fit.log_new_weight)
 
 
 def _rows_to(callback: ProgressCallback, n_rows: int) -> Observer:

@@ -1,7 +1,7 @@
 """The mixture as data: settings, state, bound, moves between states, snapshots for readers, and bytes."""
 
 from shoal.mixture.archive import Archive, within_limits
-from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density
+from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density, predictor_of
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
 from shoal.mixture.clock import (
     STEPS,
@@ -207,6 +207,7 @@ __all__ = [
     "past_from_bytes",
     "past_to_bytes",
     "predict_call",
+    "predictor_of",
     "principal_plane",
     "prior_to_arrays",
     "prune_and_merge_inplace",

@@ -67,13 +67,18 @@ class Progress(NamedTuple):
 ProgressCallback: TypeAlias = Callable[[Progress], None] | None
 
 
+def predictor_of(family: AnyFamily, fit: BatchFit) -> Predictor:
+    """Predictions of a fit's components (T) and of an empty one, which has the weight of everything else."""
+    log_weight = np.append(fit.log_weight, fit.log_new_weight)
+    return Predictor(family, with_empty(family, fit.stats), log_weight)
+
+
 def log_density(family: AnyFamily, fit: BatchFit, x: Points) -> Array:
     """log predictive density (N,) of points x (N, D) in nats: sum_k weight_k t_k(x) + new weight * prior predictive.
 
     It integrates to one when the weights sum to one. Memory is bounded.
     """
-    log_weight = np.append(fit.log_weight, fit.log_new_weight)
-    return Predictor(family, with_empty(family, fit.stats), log_weight).predict(x, with_resp=False).log_density
+    return predictor_of(family, fit).predict(x, with_resp=False).log_density
 
 
 def by_mass(fit: BatchFit) -> BatchFit:
