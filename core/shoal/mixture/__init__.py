@@ -40,7 +40,7 @@ from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, merge_pairs_
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
 from shoal.mixture.placed import PlacedPrior
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
-from shoal.mixture.predictor import Predicted, Predictor, handed_over, predict_call, with_empty
+from shoal.mixture.predictor import Predicted, Predictor, predict_call, rows_for_learner, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
 from shoal.mixture.round import (
     PartitionState,
@@ -182,7 +182,6 @@ __all__ = [
     "from_bytes",
     "grow",
     "half_lives_ago",
-    "handed_over",
     "late_again",
     "left_since",
     "lineage_budget_bytes",
@@ -219,6 +218,7 @@ __all__ = [
     "returned_inplace",
     "round_rows",
     "rows_before_rounds",
+    "rows_for_learner",
     "settings_and_prior",
     "settings_to_header",
     "shared_mass",

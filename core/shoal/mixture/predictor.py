@@ -128,14 +128,26 @@ def with_empty(family: AnyFamily, stats: Any) -> Any:
     return _joined(stats, family.empty_stats(1))
 
 
-def handed_over(family: AnyFamily, stats: Any, cache: Any, *, may_compile: bool = False) -> tuple[Any, Any] | None:
+def rows_for_readers(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, Any] | None:
     """Read-only copies of a learner's statistics and predictive cache (K rows) with an empty row, for `Predictor`.
 
-    None where NumPy computes, which does not use them. With `may_compile` the kernel computes wherever the family has
-    one, so that what is learnt does not depend on the compiler.
+    None where NumPy computes, which does not use them: also where the kernel is not compiled yet.
     """
-    if not (predicts_by_kernel(family) if may_compile else kernel_predicts(family)):
-        return None
+    return _copies_with_empty(family, stats, cache) if kernel_predicts(family) else None
+
+
+def rows_for_learner(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, Any]:
+    """Copies of statistics and predictive cache (K rows) with an empty row, for a `Predictor` that learning reads.
+
+    The kernel computes wherever the family has one, so that what is learnt does not depend on the compiler. Otherwise
+    there is no cache (None).
+    """
+    if predicts_by_kernel(family):
+        return _copies_with_empty(family, stats, cache)
+    return with_empty(family, stats), None
+
+
+def _copies_with_empty(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, Any]:
     return _read_only(with_empty(family, stats)), _read_only(_joined(cache, kernel_prior(family).empty))
 
 

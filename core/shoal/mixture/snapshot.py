@@ -17,7 +17,7 @@ from shoal.families.feature_contrast import feature_values
 from shoal.families.holes import as_table
 from shoal.mixture.distinguishing_features import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.lineage import Lineage, Retired, recall
-from shoal.mixture.predictor import Predictor, handed_over, with_empty
+from shoal.mixture.predictor import Predictor, rows_for_readers, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.points.arrays import Array, IntArray, read_only
@@ -247,7 +247,7 @@ def snapshot_of(state: MixtureState) -> MixtureSnapshot:
     stats, live = live_rows(state.stats, n), None
     if stats is not None and state.prior is not None:
         stats = take(stats, rows)
-        live = handed_over(state.prior, stats, take(live_rows(state.cache, n), rows))
+        live = rows_for_readers(state.prior, stats, take(live_rows(state.cache, n), rows))
         copies = (field.copy() for field in stats) if live is None else (field[:n] for field in live[0])
         stats = type(stats)(*map(read_only, copies))
     masses = stats[0] if stats is not None else read_only(np.zeros(0))

@@ -32,13 +32,12 @@ from shoal.mixture import (
     ScaleWatch,
     carried_ids,
     grow,
-    handed_over,
     live_rows,
     match,
     next_capacity,
     retire_rows,
+    rows_for_learner,
     shared_mass,
-    with_empty,
     with_new_window,
     without_stats,
 )
@@ -223,8 +222,7 @@ def _present(state: MixtureState, rows: Array) -> tuple[IntArray, Array]:
     family, n = state.prior, state.n_components
     assert family is not None
     own = live_rows(state.stats, n)
-    given = handed_over(family, own, live_rows(state.cache, n), may_compile=True)
-    stats, cache = given or (with_empty(family, own), None)
+    stats, cache = rows_for_learner(family, own, live_rows(state.cache, n))
     location, scale = state.location, state.scale
 
     def asked(mass: Array) -> Predicted:

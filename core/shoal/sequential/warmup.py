@@ -27,15 +27,14 @@ from shoal.mixture import (
     Predictor,
     StreamSettings,
     carried_ids,
-    handed_over,
     lineage_budget_bytes,
     live_rows,
     match,
     next_late_refit,
     next_refit,
     retire,
+    rows_for_learner,
     successor_ids,
-    with_empty,
     with_new_window,
     without_stats,
 )
@@ -155,8 +154,7 @@ def _asked(state: MixtureState, *, with_resp: bool = True) -> Callable[[Points],
     if n == 0 or family is None:
         return lambda x: Predicted(np.zeros(len(x), np.int64), np.zeros(len(x)), np.ones(len(x)), np.zeros((len(x), 0)))
     own = live_rows(state.stats, n)
-    given = handed_over(family, own, live_rows(state.cache, n), may_compile=True)
-    stats, cache = given or (with_empty(family, own), None)
+    stats, cache = rows_for_learner(family, own, live_rows(state.cache, n))
     with np.errstate(divide="ignore"):  # the empty one has no weight
         predictor = Predictor(family, stats, np.log(stats[0]), cache, holes=state.settings.takes_holes)
     location, scale = state.location, state.scale
