@@ -127,13 +127,17 @@ class Stream:
 
     async def refresh(self) -> None:
         """Read the record again, since another process or the learner may have changed it. Raises StreamGoneError."""
-        try:
-            record = await asyncio.to_thread(self._store.get_stream, self.name)
-        except UnknownStreamError:
-            record = None
-        if record is None or record.incarnation != self.record.incarnation:
-            raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
-        if record.settings != self.record.settings:
+        while True:
+            before = self.record
+            try:
+                record = await asyncio.to_thread(self._store.get_stream, self.name)
+            except UnknownStreamError:
+                record = None
+            if record is None or record.incarnation != before.incarnation:
+                raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
+            if self.record is before:
+                break  # otherwise it was changed here meanwhile, and what was read may be from before that
+        if record.settings != before.settings:
             self.record, self.settings = record, read_settings(record.settings)
 
     async def keep_pace(self) -> None:
@@ -404,12 +408,15 @@ class Stream:
         expected: bytes | None = None,
     ) -> Receipt:
         """Append an entry that changes the settings. With `expected`, only when those are the settings until then."""
-        canonical = settings.to_json().encode()
+        before, canonical = self.record, settings.to_json().encode()
         receipt = await self._append(
             kind, payload, 0, idempotency=idempotency, settings=canonical, expected_settings=expected
         )
-        if not receipt.replayed:
-            self.settings, self.record = settings, self.record._replace(settings=canonical)
+        if self.record is not before:  # read again meanwhile, perhaps with a later change by another process
+            with contextlib.suppress(StoreUnavailableError):  # the entry is in the log, whatever can be read now
+                await self.refresh()
+        elif not receipt.replayed:
+            self.settings, self.record = settings, before._replace(settings=canonical)
         return receipt
 
     async def _append(

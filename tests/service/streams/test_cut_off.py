@@ -1,6 +1,7 @@
 """Requests cut off half-way, and streams that go while somebody looks: what is durable is what is told."""
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import StreamGoneError
+from shoal_service.store import EntryKind
 from shoal_service.streams import stream as stream_module
 from shoal_service.wire import Points
 
@@ -48,6 +50,56 @@ async def test_a_change_whose_request_is_cut_off_is_neither_lost_nor_undone_by_t
     await final(registry, "s")
     view = await registry.view("s", timeout_s=120)
     assert view.snapshot.settings.concentration == 5.0
+
+
+async def test_a_look_that_began_before_a_change_of_settings_does_not_bring_the_earlier_ones_back(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of the streams that was slow used to undo the change for the batches of this process that followed."""
+    registry = running.begin()
+    stream, _ = await registry.create("s", {"n_features": 2})
+    get_stream, asked, go = type(running.store).get_stream, threading.Event(), threading.Event()
+
+    def slow(self: Any, name: str) -> Any:
+        found = get_stream(self, name)
+        if not asked.is_set():
+            asked.set()
+            assert go.wait(120)
+        return found
+
+    monkeypatch.setattr(type(running.store), "get_stream", slow)
+    listing = asyncio.create_task(registry.list_all())
+    await asyncio.to_thread(asked.wait, 120)
+    await registry.create_or_change("s", {"birth_threshold": 0.25})
+    go.set()
+    (info,) = await listing
+    assert stream.settings.birth_threshold == info.settings.birth_threshold == 0.25
+    assert stream.record.settings.decode() == stream.settings.to_json()
+
+
+async def test_a_change_whose_answer_is_late_does_not_undo_a_later_one_that_is_known_already(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = running.begin()
+    stream, _ = await registry.create("s", {"n_features": 2})
+    await stream.view(None, 20)
+    durable, late = stream_module._durable, []
+
+    async def slow(future: Any) -> Any:
+        answer = await durable(future)
+        if not late:
+            late.append(True)  # another process changes the settings once more, and this one learns of it
+            settings = json.loads(running.store.get_stream("s").settings) | {"birth_threshold": 0.125}
+            payload = type(stream.settings).from_dict(settings).to_json().encode()
+            key = (stream.name, stream.record.incarnation, EntryKind.SETTINGS)
+            running.store.append(*key, payload, 0, budget_bytes=1 << 40, settings=payload).result(120)
+            await stream.refresh()
+        return answer
+
+    monkeypatch.setattr(stream_module, "_durable", slow)
+    await registry.create_or_change("s", {"concentration": 5.0})
+    assert (stream.settings.concentration, stream.settings.birth_threshold) == (5.0, 0.125)
+    assert stream.record.settings == running.store.get_stream("s").settings
 
 
 async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_one(
