@@ -100,6 +100,29 @@ def test_the_streams_of_a_learner_that_dies_are_all_led_again_soon_after_its_lea
     assert max(led(*others).values()) == 1
 
 
+def test_a_process_that_ends_waits_for_a_store_that_is_away_once_and_not_for_each_of_its_streams(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many streams, that took longer than the time in which a process must end."""
+    process = begin(lease_s=LEASE_S)
+    create(process, 4)
+    eventually(lambda: len(led(process)) == 4)
+    sharing, asked = process.store.sharing, []
+
+    def is_away(what: str) -> Callable[..., None]:
+        def call(*_: Any) -> None:
+            asked.append(what)
+            raise StoreUnavailableError("redis cannot be reached")
+
+        return call
+
+    monkeypatch.setattr(sharing, "withdraw", is_away("withdraw"))
+    monkeypatch.setattr(sharing, "release_lease", is_away("release"))
+    process.end()
+    assert asked == ["withdraw"]
+    assert "learner_not_withdrawn" in process.events()
+
+
 def test_leases_are_renewed_while_other_streams_are_taken_however_long_that_takes(
     begin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,21 +155,24 @@ class LeaseManager:
         self._requests.put(None)
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(timeout_s)
+                thread.join(max(0.0, began + timeout_s - time.monotonic()))
         led = (*self._led.values(), *self._leaving.values())
         for each in led:
             each.learner.finish(began)
         ended = [each.learner.join(began + timeout_s - time.monotonic()) for each in led]
-        self._withdraw()
-        list(self._pool.map(self._release, led))
+        if self._withdraw():
+            list(self._pool.map(self._release, led))
         self._pool.shutdown()
         return all(ended)
 
-    def _withdraw(self) -> None:
+    def _withdraw(self) -> bool:
+        """Say that this learner has ended. False when the store does not answer; then all leases end by themselves."""
         try:
             self._store.sharing.withdraw(self.owner)
-        except StoreError as error:  # it ends by itself
+        except StoreError as error:
             self._log.warning("learner_not_withdrawn", reason=str(error))
+            return False
+        return True
 
     @property
     def drained(self) -> bool:
