@@ -174,6 +174,47 @@ def test_columns_of_csv_have_their_names_after_a_restart(tmp_path: Path, followi
     assert follower.points == [[-x, x] for x, _ in numbers(15)]
 
 
+def test_a_file_that_cannot_be_read_or_goes_between_two_looks_is_away(
+    tmp_path: Path, following: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connector used to end, for example where a rotation deleted an old file at the wrong moment."""
+    path = tmp_path / "grows.ndjson"
+    write(path, 0, 5)
+    one = following(path)
+    one.drain()
+    path.rename(tmp_path / "grows.ndjson.1")
+    write(path, 5, 5)
+    rotated = FileFollower._rotated
+    with monkeypatch.context() as patched:
+        patched.setattr(FileFollower, "_rotated", lambda self: [*rotated(self), tmp_path / "grows.ndjson.2"])
+        with pytest.raises(SourceAwayError, match=r"grows\.ndjson\.2 cannot be read: No such file"):
+            one.drain()
+    assert one.reader is not None
+    one.reader.begin(one.positions)
+    one.drain()
+    assert one.points == numbers(10)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SourceAwayError, match=r"grows\.ndjson cannot be read: Is a directory"):
+        following(path)
+
+
+def test_a_line_without_an_end_is_refused_and_does_not_fill_the_memory(
+    tmp_path: Path, following: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_module, "READ_BYTES", 100)
+    monkeypatch.setattr(follow_module, "LONGEST_LINE_BYTES", 1000)
+    path = tmp_path / "grows.ndjson"
+    write(path, 0, 2)
+    n_bytes = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(b"x" * 5000)
+    one = following(path)
+    with pytest.raises(CommandError, match=f"a line of more than 1000 bytes at byte {n_bytes}"):
+        one.drain()
+    assert one.points == numbers(2)
+
+
 def test_bad_lines_are_skipped_and_a_position_of_another_kind_is_refused(tmp_path: Path, following: Begin) -> None:
     path = tmp_path / "a.ndjson"
     path.write_bytes(b"[0,0]\nno\n\xff\n\n[1,-1]\n")

@@ -4,6 +4,7 @@ A position is `OFFSET:INODE:LENGTH:DIGEST`: the bytes that are read, the inode, 
 digest. So the file is found again under another name, and another file with its name or inode is not mistaken for it.
 """
 
+import contextlib
 import hashlib
 import os
 import time
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.connectors.steps import SourceAwayError, Step
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 HEAD_BYTES = 256
 """First bytes that tell files apart."""
 READ_BYTES = 4 << 20
+LONGEST_LINE_BYTES = 64 << 20
+"""Longest line: as much as the largest body that a server accepts by default."""
 POLL_S, QUIET_S = 0.25, 1.0
 """Time between two looks at the file, and how long a file that was moved away must be quiet to count as complete."""
 
@@ -88,8 +91,11 @@ class FileFollower:
 
     def begin(self, positions: Mapping[str, str]) -> None:
         """See `SourceReader.begin`."""
+        with self._away_on_errors():
+            self._begin(positions.get(self._partition))
+
+    def _begin(self, stored: str | None) -> None:
         self.close()
-        stored = positions.get(self._partition)
         if stored is None:
             self._open(self._path, 0)
             return
@@ -104,6 +110,20 @@ class FileFollower:
 
     def read(self) -> Step | None:
         """See `SourceReader.read`."""
+        with self._away_on_errors():
+            return self._read()
+
+    @contextlib.contextmanager
+    def _away_on_errors(self) -> Iterator[None]:
+        """Raise SourceAwayError where a file cannot be read, or was deleted between two looks at it."""
+        try:
+            yield
+        except OSError as error:
+            raise SourceAwayError(
+                f"{error.filename or self._path} cannot be read: {error.strerror or error}"
+            ) from error
+
+    def _read(self) -> Step | None:
         if self._file is None and not self._open(self._path, 0):
             time.sleep(POLL_S)
             return None
@@ -154,6 +174,11 @@ class FileFollower:
             if at == len(self._head):
                 self._head += data[: HEAD_BYTES - at]
             self._rest += data
+            if len(self._rest) > LONGEST_LINE_BYTES and b"\n" not in self._rest:
+                raise CommandError(
+                    f"{self._path} has a line of more than {LONGEST_LINE_BYTES} bytes at byte {self._offset}; give a "
+                    "file of lines, one record in each"
+                )
         found: list[tuple[int, bytes]] = []
         at = 0
         while len(found) < self._count and (end := self._rest.find(b"\n", at)) >= 0:
