@@ -4,6 +4,7 @@ Row k of every component-first array belongs to component k. Arrays have `capaci
 `n_components` are in use; the other rows hold zeros. The order of rows has no meaning, but moves keep it.
 """
 
+import math
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -194,8 +195,8 @@ def component_bytes(stats: Any, cache: Any, *, windowed: bool, partitions: int =
     there are those of the base of a round, and of each partition.
     """
     mixtures = 1 if partitions == 1 else 2 + partitions
-    rows = [*stats * (mixtures + (2 if windowed else 0)), *cache * mixtures]
-    per_row = sum(int(field.itemsize) * int(np.prod(field.shape[1:], dtype=np.int64)) for field in rows)
+    of_stats, of_cache = (sum(f.itemsize * math.prod(f.shape[1:]) for f in fields) for fields in (stats, cache))
+    per_row: int = of_stats * (mixtures + (2 if windowed else 0)) + of_cache * mixtures
     return per_row + 8 * (3 + (len(MisfitMonitor._fields) if windowed else 0)) * mixtures
 
 

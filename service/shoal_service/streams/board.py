@@ -110,6 +110,11 @@ class _Waiter:
             self._loop.call_soon_threadsafe(once)
 
 
+PREPARED = 100
+"""Views after a reader that are prepared for the next one. Those of a stream that nobody reads are not: of many streams
+few have readers, and a view is made for each small batch."""
+
+
 class Board:
     """The last view of one stream, the learnt rows of its recent entries, and the requests that wait for more.
 
@@ -124,6 +129,7 @@ class Board:
         self._learnt = RecentRows()
         self._failure: Callable[[], ServiceError] | None = None
         self._on_wait = on_wait
+        self._unread = PREPARED  # views since a reader came
 
     @property
     def view(self) -> PublishedView | None:
@@ -137,13 +143,19 @@ class Board:
 
     def publish(self, view: PublishedView) -> None:
         """Show a view, and release the requests that waited for it."""
-        view.prepare()
+        if self._unread < PREPARED:
+            view.prepare()
+            self._unread += 1
         with self._lock:
             self._view = view
             met = [w for w in self._waiters if w.met_by(view.seq, view.log_offset)]
             self._waiters = [w for w in self._waiters if w not in met]
         for waiter in met:
             waiter.resolve(view)
+
+    def note_reader(self) -> None:
+        """Prepare the next views for predictions: somebody reads this stream."""
+        self._unread = 0
 
     def withdraw(self) -> None:
         """Show no view until the next `publish`, and keep no learnt rows."""

@@ -321,6 +321,7 @@ class Stream:
         loaded, StreamGoneError.
         """
         self.view_source.start()
+        self.view_source.board.note_reader()
         if self.view_source.gone:
             raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
         view = self.view_source.board.view

@@ -222,6 +222,64 @@ def test_turns_come_when_they_are_due_in_the_order_of_their_times() -> None:
     assert order[3:] == sorted(range(3), key=due.__getitem__)
 
 
+def test_turns_that_follow_one_another_begin_and_wake_no_other_thread() -> None:
+    shared, threads = pool.LearnerPool(8), set[str]()
+    most, left = 0, 200
+
+    def turn() -> float | None:
+        nonlocal most, left
+        threads.add(threading.current_thread().name + str(threading.get_ident()))
+        most, left = max(most, shared.n_threads), left - 1
+        return 0.0 if left else None
+
+    task = pool.PooledTask(shared, turn)
+    task.start()
+    assert task.join(120)
+    assert (len(threads), most) == (1, 1)
+
+
+def test_a_task_whose_next_turn_is_far_off_is_listed_once_however_many_turns_it_has() -> None:
+    shared, turns = pool.LearnerPool(2), 0
+    ending = threading.Event()
+
+    def turn() -> float | None:
+        nonlocal turns
+        turns += 1
+        return None if ending.is_set() else 3600.0 + turns
+
+    task = pool.PooledTask(shared, turn)
+    task.start()
+    for n in range(1, 50):
+        eventually(lambda n=n: turns >= n, "an announcement without a turn")  # type: ignore[misc]
+        task.set()
+    assert len(shared._later) <= 1
+    ending.set()
+    task.set()
+    assert task.join(120)
+
+
+def test_a_turn_comes_when_it_is_due_although_an_earlier_one_was_due_later_or_sooner() -> None:
+    shared, waits = pool.LearnerPool(2), [0.2, 0.6, 0.3]
+    began: list[float] = []
+    announced = threading.Event()
+
+    def turn() -> float | None:
+        began.append(time.monotonic())
+        if len(began) > len(waits):
+            return None
+        announced.set()
+        return waits[len(began) - 1]
+
+    task = pool.PooledTask(shared, turn)
+    task.start()
+    assert announced.wait(120)
+    task.set()  # the second turn comes before the time that the first one gave
+    assert task.join(120)
+    assert len(began) == 4
+    assert began[2] - began[1] >= 0.6 or began[1] - began[0] >= 0.2, "neither turn came before its time"
+    assert began[3] - began[2] >= 0.3
+
+
 def test_a_turn_that_dies_ends_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda died: None)
     shared = pool.LearnerPool(2)

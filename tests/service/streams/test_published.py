@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import NotReadyError, StreamGoneError
+from shoal_service.streams import board as board_module
 from shoal_service.streams import learnt_rows
 from shoal_service.streams.board import Board, PublishedView
 
@@ -53,6 +54,24 @@ async def test_what_somebody_waits_for_is_wanted() -> None:
     board.publish(view(2, 20))
     assert (await waiting).seq == 2
     assert not board.wanted(3, 30)
+
+
+async def test_views_are_prepared_for_predictions_only_where_somebody_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared: list[int] = []
+    monkeypatch.setattr(PublishedView, "prepare", lambda view: prepared.append(view.seq))
+    monkeypatch.setattr(board_module, "PREPARED", 3)
+    board = Board()
+    board.publish(view(1, 10))
+    assert prepared == []
+    board.note_reader()
+    for seq in range(2, 8):
+        board.publish(view(seq, 10 * seq))
+    assert prepared == [2, 3, 4]
+    board.note_reader()
+    board.publish(view(8, 80))
+    assert prepared == [2, 3, 4, 8]
 
 
 async def test_a_failure_reaches_those_who_wait_and_those_who_come_later() -> None:

@@ -90,9 +90,12 @@ class KeyedRecords:
         if self.full:
             self._of().begin_flush(working.seq, _limits(working), time.time())
 
-    def join_runs(self) -> None:
-        """Join some of what was written, so that readers look in few places. For a quiet moment. Raises StoreError."""
-        self._of().join_runs()
+    def join_runs(self) -> bool:
+        """Join some of what was written, so that readers look in few places. For a quiet moment. Whether it did.
+
+        Raises StoreError.
+        """
+        return self._of().join_runs()
 
     def _of(self) -> RecordWriter:
         assert self._writer is not None, "records are loaded before entries are applied"

@@ -77,9 +77,8 @@ class LocalSource:
         self.learner.start()
 
     def appended(self, log_offset: int, n_points: int, n_bytes: int) -> None:
-        """As `ViewSource.appended`."""
+        """As `ViewSource.appended`. The store itself has announced the entry to a learner that has begun."""
         self.learner.start()
-        self.learner.wake()
 
     def refusal(self, seq: int) -> str | None:
         """As `ViewSource.refusal`."""

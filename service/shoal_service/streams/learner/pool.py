@@ -31,7 +31,7 @@ class PooledTask:
         self.turn = turn
         self.ended = threading.Event()
         self.started = False
-        self.due = float("inf")
+        self.due = self.listed = float("inf")
         self.is_queued = self.is_running = self.again = False
         self._pool = pool
         self._set = False
@@ -84,7 +84,7 @@ class LearnerPool:
         self._most_threads = most_threads
         self._condition = threading.Condition()
         self._queue: deque[PooledTask] = deque()
-        self._later: list[tuple[float, int, PooledTask]] = []  # a heap; an entry counts while its task is due then
+        self._later: list[tuple[float, int, PooledTask]] = []  # a heap; a task is listed in it when it is due or before
         self._numbers = count()
         self._n_tasks = self._n_threads = self._n_idle = 0
         self._timed_until: float | None = None  # when the thread that watches the heap looks again
@@ -111,13 +111,16 @@ class LearnerPool:
         if task.is_running:
             task.again = True
             return
-        task.is_queued, task.due = True, float("inf")
-        self._queue.append(task)
+        self._append(task)
         if self._n_idle >= len(self._queue) or self._n_threads >= self._most_threads:
             self._condition.notify()
             return
         self._n_threads += 1
         threading.Thread(target=self._work, name="learner-pool", daemon=True).start()
+
+    def _append(self, task: PooledTask) -> None:
+        task.is_queued, task.due = True, float("inf")
+        self._queue.append(task)
 
     def _work(self) -> None:
         try:
@@ -141,19 +144,23 @@ class LearnerPool:
                 task.is_running = False
                 if task.again or wait_s <= 0.0:
                     task.again = False
-                    self._put(task)
+                    self._append(task)  # this thread looks at the queue next: no other one need be woken
                 elif wait_s < float("inf"):
                     self._put_later(task, time.monotonic() + wait_s)
 
     def _end(self, task: PooledTask) -> None:
         with self._condition:
             task.ended.set()
+            task.turn = _ended  # it may be listed for a while, and what its turns used is to go now
             self._n_tasks -= 1
             if self._n_tasks == 0:
                 self._condition.notify_all()
 
     def _put_later(self, task: PooledTask, due: float) -> None:
         task.due = due
+        if task.listed <= due:  # looked at again then
+            return
+        task.listed = due
         heapq.heappush(self._later, (due, next(self._numbers), task))
         if self._timed_until is not None and due < self._timed_until:
             self._condition.notify_all()
@@ -164,10 +171,8 @@ class LearnerPool:
             until = time.monotonic() + LINGER_S
             while True:
                 now = time.monotonic()
-                while self._later and (self._later[0][0] <= now or self._later[0][2].due != self._later[0][0]):
-                    due, _, task = heapq.heappop(self._later)
-                    if task.due == due:
-                        self._put(task)
+                while self._later and self._later[0][0] <= now:
+                    self._look_at(heapq.heappop(self._later), now)
                 if self._queue:
                     task = self._queue.popleft()
                     task.is_queued, task.is_running = False, True
@@ -178,6 +183,16 @@ class LearnerPool:
                     return None
                 self._wait(self._later[0][0] if watches else until, watches)
 
+    def _look_at(self, entry: tuple[float, int, PooledTask], now: float) -> None:
+        """Queue the task of an entry of the heap that has come, or list it again where it is due later."""
+        at, _, task = entry
+        if task.listed == at:
+            task.listed = float("inf")
+        if task.due <= now:
+            self._put(task)
+        elif task.due < float("inf"):
+            self._put_later(task, task.due)
+
     def _wait(self, until: float, watches: bool) -> None:
         if watches:
             self._timed_until = until
@@ -186,3 +201,7 @@ class LearnerPool:
         self._n_idle -= 1
         if watches:
             self._timed_until = None
+
+
+def _ended() -> None:
+    """No turn: the task has ended."""

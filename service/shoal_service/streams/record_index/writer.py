@@ -99,7 +99,7 @@ class RecordWriter:
     def join_runs(self) -> bool:
         """Join some runs if there are many of like size, for a quiet moment. Whether it did. Raises StoreError."""
         self._settle()
-        if self.pending:
+        if self.pending or len(self._head.runs) < 2:
             return False
         change = self._change()
         with self._attempt(change):

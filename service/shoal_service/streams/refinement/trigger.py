@@ -46,19 +46,23 @@ class RefinementTrigger:
         self._counters = counters
         self._log = log
         self._notify_refiner = notify_refiner
+        self.waiting = True
+        """Whether a refinement may be due that is not queued: `check_due` is to be called again for the same state."""
         self._next_check = 0.0
         self._requested_at = -1  # points seen at the last request, adopted or not
         self._requested_time = 0.0
         self._seen: dict[str, tuple[int, float]] = {}  # by id: version, and when it was first seen
 
     def check_due(self, state: "MixtureState") -> None:
-        """Queue a refinement if one is due and none is open. Tries again later if the store does not answer."""
+        """Queue a refinement if one is due and none is open. Otherwise one that is due is `waiting`."""
+        self.waiting = True
         if time.monotonic() < self._next_check:
             return
         from shoal.refinement import refinement_due
 
         due = refinement_due(state)
         if due is None or 0 <= state.points_seen - self._requested_at < self._gap(state):
+            self.waiting = False
             return
         self._next_check = time.monotonic() + CHECK_S
         try:
@@ -68,6 +72,7 @@ class RefinementTrigger:
         except (StoreError, OverloadedError) as error:
             self._log.warning("refinement_not_asked", reason=str(error))
             return
+        self.waiting = False
         self._requested_at, self._requested_time = state.points_seen, time.monotonic()
         self._log.info("refinement_due", refinement=queued.id, why=due.why, points_seen=state.points_seen)
         self._notify_refiner()

@@ -23,7 +23,7 @@ from shoal_service.store import EntryKind
 from shoal_service.streams.events import Place
 from shoal_service.streams.learner import keyed_records
 from shoal_service.streams.record_index import RecordReader
-from shoal_service.streams.refinement import records
+from shoal_service.streams.refinement import records, trigger
 from shoal_service.streams.refinement.adopt import AdoptionEntry
 from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
 from shoal_service.wire import Points, RecordFields, Texts
@@ -383,3 +383,28 @@ def test_a_stream_that_outruns_its_refinements_rests_between_them(
     state = SimpleNamespace(points_seen=10_000 + came, settings=SimpleNamespace(window_rows=2_000))
     due_in_s = asked._end_of_pause(state) - now  # type: ignore[arg-type]
     assert due_in_s == pytest.approx(3 * 5.0) if rests else due_in_s <= 0.0
+
+
+def test_a_refinement_that_is_due_waits_until_it_can_be_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    due, queued = list[Any](), list[str]()
+    others = [SimpleNamespace(refinement=SimpleNamespace(open=True))]
+    monkeypatch.setattr("shoal.refinement.refinement_due", lambda state: due[0] if due else None)
+    monkeypatch.setattr(trigger, "CHECK_S", 0.0)
+
+    def queue(method: str, why: str) -> SimpleNamespace:
+        queued.append(why)
+        return SimpleNamespace(id="r1")
+
+    kept: Any = SimpleNamespace(all=lambda: others, queue=queue)
+    asked = RefinementTrigger(kept, AdoptionCounters(), make_log("error"), lambda: None)
+    settings = SimpleNamespace(warmup_points=100, window_step=100)
+    state: Any = SimpleNamespace(points_seen=1_000, settings=settings)
+    assert asked.waiting, "a state that was loaded was not looked at yet"
+    asked.check_due(state)
+    assert not asked.waiting
+    due.append(SimpleNamespace(why="schedule"))
+    asked.check_due(state)
+    assert asked.waiting, "another one is open"
+    others.clear()
+    asked.check_due(state)
+    assert (queued, asked.waiting) == (["schedule"], False)
