@@ -25,6 +25,8 @@ class PooledTask:
 
     can_rest = True
     """Whether the learner lets its state go when nobody uses the stream."""
+    log_is_near = True
+    """Whether a read that finds no entry costs nothing, each entry is announced, and the log cannot lose its end."""
 
     def __init__(self, pool: "LearnerPool", turn: Callable[[], float | None]) -> None:
         """`turn` gives the seconds until the next turn unless `set` is called before, and None at the end."""
