@@ -241,3 +241,13 @@ async def test_columns_of_arrow_that_the_query_names_make_records(running: Any, 
     wrong = await running.http.post(url, content=file.getvalue(), headers=headers, params=query | {"key_column": "z"})
     assert wrong.status_code == 400
     assert "there is no column 'z'; the columns are x, id, y, seen, host" in wrong.json()["detail"]
+
+
+async def test_a_stream_that_is_to_keep_no_records_loses_those_it_has(running: Any, clusters: np.ndarray) -> None:
+    await learnt(running, clusters[:20], keys=[f"k{i}" for i in range(20)])
+    for most in (5, 0):
+        reply = await running.http.put("/streams/default", json={"max_records": most})
+        assert reply.status_code == 200
+        await learnt(running, clusters[20:21])  # without a key
+        kept = (await running.json("/records"))["records"]
+        assert [record["key"] for record in kept] == [f"k{i}" for i in range(20 - most, 20)]

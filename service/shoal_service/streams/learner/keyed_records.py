@@ -63,6 +63,8 @@ class KeyedRecords:
             return
         if entry.kind is EntryKind.FORGET:
             writer.forget(forgotten_keys(entry.payload))
+        elif entry.kind in (EntryKind.SETTINGS, EntryKind.RESTORE):
+            writer.limits_changed()
         elif entry.kind is EntryKind.BATCH and info is not None and settings.max_records:
             fields = fields_from_log(entry.payload)
             if fields is not None and fields.keys is not None:

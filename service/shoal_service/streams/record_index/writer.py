@@ -38,6 +38,7 @@ class RecordWriter:
         self._parts: list[RecordRows] = []
         self._n_rows = self._n_bytes = 0
         self._forgotten: list[bytes] = []
+        self._limits_due = False
         self._in_doubt: _InDoubt | None = None
         self._orphans: list[PageRun] = []  # runs of which pages were written and no head
 
@@ -48,8 +49,8 @@ class RecordWriter:
 
     @property
     def pending(self) -> bool:
-        """Whether something was added that is not known to be in the store."""
-        return bool(self._parts or self._forgotten or self._in_doubt)
+        """Whether something is to be written, or not known to be in the store."""
+        return bool(self._parts or self._forgotten or self._limits_due or self._in_doubt)
 
     @property
     def empty(self) -> bool:
@@ -77,6 +78,10 @@ class RecordWriter:
         if self._in_doubt is not None:
             self._in_doubt = self._in_doubt._replace(parts=_without(self._in_doubt.parts, set(keys)))
         self._forgotten += keys
+
+    def limits_changed(self) -> None:
+        """Apply the limits at the next flush, whether or not records come."""
+        self._limits_due = not self.empty
 
     def flush(self, seq: int, limits: Limits, now: float) -> None:
         """Write what was added, as of entry `seq`. `now`: Unix time. Raises StoreError; then nothing is lost."""
@@ -135,9 +140,9 @@ class RecordWriter:
     def _commit(self, change: Change, head: Head, pages: dict[PagePlace, bytes], dropped: list[PageRun]) -> None:
         """Begin the last step of a change. `_settle` tells how it ended."""
         encoded = encode_head(head)
-        held = (self._parts, self._forgotten, self._n_rows, self._n_bytes)
+        held = (self._parts, self._forgotten, self._limits_due, self._n_rows, self._n_bytes)
         self._in_doubt = _InDoubt(head, encoded, *held, change.orphans)
-        self._parts, self._forgotten = [], []
+        self._parts, self._forgotten, self._limits_due = [], [], False
         self._n_rows = self._n_bytes = 0
         self._in_doubt = self._in_doubt._replace(written=self._write({**pages, HEAD: encoded}, dropped))
 
@@ -159,6 +164,7 @@ class RecordWriter:
         self._orphans = doubt.orphans
         self._parts = [*doubt.parts, *self._parts]
         self._forgotten = [*doubt.forgotten, *self._forgotten]
+        self._limits_due |= doubt.limits_due
         self._in_doubt = None
         self._n_rows += doubt.n_rows
         self._n_bytes += doubt.n_bytes
@@ -171,6 +177,7 @@ class _InDoubt(NamedTuple):
     encoded: bytes
     parts: list[RecordRows]
     forgotten: list[bytes]
+    limits_due: bool
     n_rows: int
     n_bytes: int
     orphans: list[PageRun]

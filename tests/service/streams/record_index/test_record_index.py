@@ -1,5 +1,6 @@
 """Records in runs of pages, beside a plain dictionary that is told the same."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -364,6 +365,26 @@ def test_a_key_that_comes_again_after_it_was_forgotten_stays(most: int) -> None:
         newest = {key: at for key, at in told.items() if at > offset - 10}
         assert newest.items() <= found.items()
         assert found.items() <= told.items()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_lower_limit_counts_at_once(lost: bool) -> None:
+    """Also where no record comes any more, and where a write is lost."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a", b"b", b"c"], 1))
+    writer.flush(1, PLENTY, 0.0)
+    writer.limits_changed()
+    pages.failing = lost
+    for seq in (2, 3):
+        with contextlib.suppress(StoreUnavailableError):
+            writer.flush(seq, Limits(2 if seq == 2 else 0, 1 << 60, None), 0.0)
+        pages.failing = False
+        if seq == 2 and not lost:
+            assert [record is None for record in pages.find(b"a", b"b", b"c")] == [True, False, False]
+            writer.limits_changed()
+    assert pages.find(b"a", b"b", b"c") == [None] * 3
+    assert set(pages.held) == {HEAD}
 
 
 def test_the_time_of_a_forgotten_key_is_in_no_page() -> None:
