@@ -101,9 +101,10 @@ def refuse_other_shape(settings: "StreamSettings", wanted: "StreamSettings") -> 
     settings = settings.chosen_as(wanted)
     for name in FIXED:
         if getattr(settings, name) != getattr(wanted, name):
+            shown = "family" if name == "family_requested" else name
             raise StreamConflictError(
-                f"{name} gives the stream its shape and cannot change while it lives (it is {_text(settings, name)}, "
-                f"{_text(wanted, name)} was asked for); create another stream, or delete this one first"
+                f"{shown} gives the stream its shape and cannot change while it lives (it is {_text(settings, shown)}, "
+                f"{_text(wanted, shown)} was asked for); create another stream, or delete this one first"
             )
 
 
@@ -162,5 +163,5 @@ def within_limits(settings: "StreamSettings", limits: Settings) -> "StreamSettin
 
 
 def _text(settings: "StreamSettings", name: str) -> str:
-    value = getattr(settings, name)
+    value = (name == "family" and settings.family_requested) or getattr(settings, name)
     return repr(value) if isinstance(value, str | int) else "an explicit prior"

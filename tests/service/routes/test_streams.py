@@ -281,7 +281,12 @@ async def test_an_automatic_family_is_chosen_shown_and_kept(running: Any) -> Non
     assert same.status_code == 200, same.text
     changed = await running.http.put("/streams/any", json={"concentration": 2.0})
     assert changed.json()["settings"]["family"] == "poisson"
-    other = await running.http.put("/streams/any", json={"family": "gaussian"})
-    assert other.status_code == 409
+    for family in ("gaussian", "poisson"):
+        other = await running.http.put("/streams/any", json={"family": family})
+        assert other.status_code == 409
+        assert (
+            f"family gives the stream its shape and cannot change while it lives (it is 'auto', {family!r} was"
+            in (other.json()["detail"])
+        )
     asked = await running.http.post("/streams/any/predict", json={"points": x[:4].tolist()})
     assert asked.status_code == 200, asked.text
