@@ -139,6 +139,28 @@ def test_a_kafka_topic_has_each_event_at_least_once(tmp_path: Path) -> None:
     assert list(dict.fromkeys(found)) == IDS
 
 
+def test_more_rows_than_the_queue_of_kafkas_library_has_room_for_are_all_sent(tmp_path: Path) -> None:
+    """A change of all records used to end the export with a BufferError."""
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    from harness.mock_kafka import MockKafka
+
+    cluster, state = MockKafka(1), tmp_path / "position"
+    cluster.create("events", 1)
+    settings = {"log_level": "0", "queue.buffering.max.messages": "10", "linger.ms": "1"}
+    rows = [Row(f"inc.1.{n}", "assignment", {"key": f"host-{n}"}) for n in range(500)]
+    KafkaSink(cluster.brokers, "events", state, settings).write(rows, "inc.1.0")
+    assert state.read_text() == "inc.1.0"
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.brokers, "group.id": "g"})
+    consumer.assign([confluent_kafka.TopicPartition("events", 0, 0)])
+    found: set[str] = set()
+    while len(found) < len(rows):
+        messages = consumer.consume(500, 10.0)
+        assert messages, len(found)
+        found |= {json.loads(message.value())["key"] for message in messages}
+    consumer.close()
+    cluster.close()
+
+
 def test_events_of_a_real_stream_are_exported(
     tmp_path: Path, real_shoal: Callable[[httpx.Request], httpx.Response]
 ) -> None:

@@ -5,7 +5,8 @@ never lost.
 """
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ from shoal_service.cli.connectors.steps import SourceAwayError
 from shoal_service.cli.exits import CommandError
 
 TIMEOUT_S = 10.0
+POLL_S = 0.1
 
 
 class Row(NamedTuple):
@@ -110,13 +112,26 @@ class KafkaSink:
             if error is not None:
                 failed.append(error.str())
 
-        for row in rows:
-            self._producer.produce(self._topic, row.json(), key=row.data.get("key"), on_delivery=delivered)
-            self._producer.poll(0)
-        if self._producer.flush(TIMEOUT_S) or failed:
+        queued = all(self._produce(row, delivered) for row in rows)
+        if self._producer.flush(TIMEOUT_S) or failed or not queued:
             self._producer.purge()
             raise SourceAwayError(f"kafka: {failed[0] if failed else 'no answer'}")
         _replace(self._state, position.encode())
+
+    def _produce(self, row: Row, delivered: Callable[[Any, Any], None]) -> bool:
+        """Queue a row. The library's queue may be full, and has room again as the brokers get its rows. False when it
+        stays full for `TIMEOUT_S`.
+        """
+        until = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < until:
+            try:
+                self._producer.produce(self._topic, row.json(), key=row.data.get("key"), on_delivery=delivered)
+            except BufferError:
+                self._producer.poll(POLL_S)
+            else:
+                self._producer.poll(0)
+                return True
+        return False
 
     def close(self) -> None:
         """See `Sink.close`."""
