@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 import shoal
 from shoal.errors import SettingError
@@ -182,11 +181,36 @@ def _dirichlet_multinomial(graph: Graph, z: str, found: Portable) -> str:
 
 
 def _log_rise(graph: Graph, a: Array, n: str) -> str:
-    """log[G(a + n) / (G(a) n!)] (N, K, D) of a (K, D) and n (N, D)."""
+    """log[G(a + n) / (G(a) n!)] (N, K, D) of a (K, D) > 0 and n (N, D).
+
+    log G has no digits left where its arguments are large, so the series of Stirling are subtracted term by term. With
+    b = a + `_SHIFT`, log[G(b + n) / G(b)] is n log b + (b + n - 1/2) log(1 + n / b) - n + a difference of two tails.
+    """
     rows = graph.apply("Unsqueeze", n, graph.constant([1]))
-    above = _log_gamma(graph, graph.apply("Add", rows, graph.constant(a)))
+    far = graph.constant(a + _SHIFT)
+    far_above = graph.apply("Add", rows, far)
+    by_ratio = _log1p_of_small(graph, graph.apply("Div", rows, far))
+    by_ratio = graph.apply("Mul", graph.apply("Sub", far_above, graph.constant(0.5)), by_ratio)
+    by_base = graph.apply("Mul", rows, graph.constant(np.log(a + _SHIFT) - 1.0))
+    tails = graph.apply("Sub", _stirling_tail(graph, far_above), _stirling_tail(graph, far))
+    rise = graph.apply("Add", graph.apply("Add", by_base, by_ratio), tails)
+    ratios = [graph.apply("Div", rows, graph.constant(a + step)) for step in range(_SHIFT)]
+    product = graph.apply("Add", ratios[0], graph.constant(1.0))
+    for ratio in ratios[1:]:
+        product = graph.apply("Mul", product, graph.apply("Add", ratio, graph.constant(1.0)))
+    rise = graph.apply("Sub", rise, graph.apply("Log", product))
     factorial = _log_gamma(graph, graph.apply("Add", rows, graph.constant(1.0)))
-    return graph.apply("Sub", graph.apply("Sub", above, graph.constant(gammaln(a))), factorial)
+    return graph.apply("Sub", rise, factorial)
+
+
+def _log1p_of_small(graph: Graph, value: str) -> str:
+    """log(1 + value) (...) to all digits: the rounding of 1 + value cancels in log(w) / (w - 1), w = 1 + value."""
+    one = graph.constant(1.0)
+    whole = graph.apply("Add", value, one)
+    rest = graph.apply("Sub", whole, one)
+    none = graph.apply("Equal", rest, graph.constant(0.0))
+    quotient = graph.apply("Div", graph.apply("Log", whole), graph.apply("Where", none, one, rest))
+    return graph.apply("Where", none, value, graph.apply("Mul", value, quotient))
 
 
 def _log_gamma(graph: Graph, z: str) -> str:
@@ -195,15 +219,20 @@ def _log_gamma(graph: Graph, z: str) -> str:
     for step in range(1, _SHIFT):
         product = graph.apply("Mul", product, graph.apply("Add", z, graph.constant(float(step))))
     far = graph.apply("Add", z, graph.constant(float(_SHIFT)))
-    inverse = graph.apply("Reciprocal", far)
+    power = graph.apply("Mul", graph.apply("Sub", far, graph.constant(0.5)), graph.apply("Log", far))
+    main = graph.apply("Add", graph.apply("Sub", power, far), graph.constant(0.5 * math.log(2.0 * math.pi)))
+    whole = graph.apply("Add", main, _stirling_tail(graph, far))
+    return graph.apply("Sub", whole, graph.apply("Log", product))
+
+
+def _stirling_tail(graph: Graph, z: str) -> str:
+    """The terms of Stirling's series in powers of 1 / z."""
+    inverse = graph.apply("Reciprocal", z)
     square = graph.apply("Mul", inverse, inverse)
     series = graph.constant(_STIRLING[-1])
     for coefficient in reversed(_STIRLING[:-1]):
         series = graph.apply("Add", graph.apply("Mul", series, square), graph.constant(coefficient))
-    power = graph.apply("Mul", graph.apply("Sub", far, graph.constant(0.5)), graph.apply("Log", far))
-    main = graph.apply("Add", graph.apply("Sub", power, far), graph.constant(0.5 * math.log(2.0 * math.pi)))
-    whole = graph.apply("Add", main, graph.apply("Mul", series, inverse))
-    return graph.apply("Sub", whole, graph.apply("Log", product))
+    return graph.apply("Mul", series, inverse)
 
 
 _DISTRIBUTIONS: dict[str, Callable[[Graph, str, Portable], str]] = {

@@ -108,8 +108,19 @@ def run(made: Any, x: np.ndarray) -> Any:
 def test_large_counts_keep_their_digits() -> None:
     x = np.random.default_rng(2).poisson([3.0, 2e6], size=(200, 2)).astype(float)
     model = StreamingDPMixture("poisson", warmup_points=100).fit(x)
-    # Pseudo counts are 4e8, and log G of them 8e9: its last digit is worth 1e-6.
-    np.testing.assert_allclose(run(to_onnx(model), x)[1], model.score_samples(x), atol=1e-5)
+    # log n! of 2e6 is 3e7: its last digit is worth 4e-9.
+    np.testing.assert_allclose(run(to_onnx(model), x)[1], model.score_samples(x), atol=1e-7)
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial", "multinomial"])
+def test_heavy_components_of_counts_keep_their_digits(family: str) -> None:
+    """Pseudo counts of 1e12: log G of them is 3e13, whose last digit is worth .004."""
+    x = drawn(family)
+    model = StreamingDPMixture(family, warmup_points=100).fit(x, sample_weight=np.full(len(x), 1e9))
+    _, log_density, novelty, resp = run(to_onnx(model), x)
+    np.testing.assert_allclose(log_density, model.score_samples(x), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(novelty, model.novelty(x), atol=1e-9)
+    np.testing.assert_allclose(resp, model.predict_proba(x), atol=1e-9)
 
 
 def test_a_batch_fit_is_exported_with_its_numbers() -> None:
