@@ -101,12 +101,12 @@ class Change:
     def limit(self, limits: Limits, now: float) -> None:
         """Remove the oldest records beyond the limits."""
         if limits.ttl_s is not None:
-            self._runs = [run for run in self._runs if run.last_arrival >= now - limits.ttl_s]
+            self._drop_expired(now - limits.ttl_s)
         n_rows, n_bytes = self._totals()
         slack = 1.0 if limits.max_records <= EXACT_ROWS else 1.25
         if n_rows <= slack * limits.max_records and n_bytes <= limits.max_bytes:
             return
-        if len(self._runs) > 1 and n_rows <= MOST_JOINED:  # versions that no longer count make room first
+        if n_rows <= MOST_JOINED:  # rows that no longer count make room first, also in a single run
             self._join(0, len(self._runs))
             n_rows, n_bytes = self._totals()
         excess = max(n_rows - limits.max_records, 0)
@@ -166,6 +166,14 @@ class Change:
         if held.n_bytes >= BYTES_HELD:
             self._write(held.pages, []).result()
             held.pages, held.n_bytes = {}, 0
+
+    def _drop_expired(self, arrived_from: float) -> None:
+        """Drop the first runs, as far as all of their records have expired.
+
+        A later run of earlier arrivals stays, as clocks may differ: an older run may hold the version before of a key.
+        """
+        while self._runs and self._runs[0].last_arrival < arrived_from:
+            self._runs.pop(0)
 
     def _drop_oldest(self, n: int) -> None:
         while n > 0 and self._runs and self._runs[0].n_rows <= n:

@@ -24,6 +24,8 @@ ROWS_HELD, BYTES_HELD = 49_152, 32 << 20
 """Records that are gathered before they are written in any case. With short keys, a SQLite store writes so many in one
 transaction.
 """
+_RUNS_PROBED, _PAGES_PROBED = 8, 32
+"""Runs and pages that are looked for at once where a process may have crashed."""
 
 
 class RecordWriter:
@@ -40,7 +42,7 @@ class RecordWriter:
         self._forgotten: list[bytes] = []
         self._limits_due = False
         self._in_doubt: _InDoubt | None = None
-        self._orphans: list[PageRun] = []  # runs of which pages were written and no head
+        self._orphans = _runs_behind(read, self._head.next_run)  # runs of which pages were written and no head
 
     @property
     def seq(self) -> int:
@@ -168,6 +170,33 @@ class RecordWriter:
         self._in_doubt = None
         self._n_rows += doubt.n_rows
         self._n_bytes += doubt.n_bytes
+
+
+def _runs_behind(read: ReadPages, next_run: int) -> list[PageRun]:
+    """Runs from a number on, of which a process that crashed has written pages and no head. Raises StoreError.
+
+    The pages of a run are written in order from page 1 on, page 0 last. A change makes a few runs, of which some may
+    have no page in the store.
+    """
+    found: list[PageRun] = []
+    while True:
+        numbers = range(next_run, next_run + _RUNS_PROBED)
+        first = read([(number, 1) for number in numbers])
+        begun = [number for number, page in zip(numbers, first, strict=True) if page is not None]
+        if not begun:
+            return found
+        found += [PageRun(number, _pages_in_order(read, number)) for number in begun]
+        next_run = begun[-1] + 1
+
+
+def _pages_in_order(read: ReadPages, number: int) -> int:
+    """Number of the first page that is missing from a run, beside page 0."""
+    page = 1
+    while True:
+        held = read([(number, each) for each in range(page, page + _PAGES_PROBED)])
+        if None in held:
+            return page + held.index(None)
+        page += _PAGES_PROBED
 
 
 class _InDoubt(NamedTuple):

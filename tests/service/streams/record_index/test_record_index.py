@@ -209,6 +209,33 @@ def test_a_replay_adds_nothing_that_is_written_and_all_that_is_not() -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("n_written", [1, 4, 40])
+def test_pages_of_a_process_that_crashed_before_the_head_go_with_the_next_write(n_written: int) -> None:
+    """Those that the next run did not write over stayed for ever, where a store deletes as many pages as a run has."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"kept"], 1))
+    writer.flush(1, PLENTY, 0.0)
+
+    def crash(written: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> "Future[None]":
+        pages.held |= dict(list(written.items())[:n_written])
+        raise KeyboardInterrupt
+
+    dying = Writer(pages.read, crash)
+    dying.add(made([b"secret-%d" % i * 5 for i in range(300)], 10))
+    with pytest.raises(KeyboardInterrupt):
+        dying.flush(2, PLENTY, 0.0)
+    again = pages.writer()
+    again.add(made([b"b"], 2))
+    again.flush(2, PLENTY, 0.0)
+    head = RecordReader(pages.read).head()
+    assert sorted(pages.held) == [HEAD, *((run.number, page) for run in head.runs for page in range(run.n_pages))]
+    assert not any(b"secret" in page for page in pages.held.values())
+    expect(pages.find(b"kept")[0], b"kept", 1)
+    expect(pages.find(b"b")[0], b"b", 2)
+
+
+@pytest.mark.usefixtures("small")
 def test_writes_that_fail_or_whose_answers_are_lost_lose_and_double_nothing() -> None:
     """A write whose answer was lost used to be written over, and the next one to look for runs that it had dropped."""
     rng = np.random.default_rng(12)
@@ -398,6 +425,38 @@ def test_the_time_of_a_forgotten_key_is_in_no_page() -> None:
     writer.flush(2, PLENTY, 0.0)
     assert not any(number in page for page in pages.held.values())
     expect(pages.find(b"other")[0], b"other", 11)
+
+
+def test_forgotten_keys_take_no_room_of_others() -> None:
+    """Their rows are blank until runs are joined, and used to count where `max_records` was lowered."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"key-%d" % i for i in range(10)], 1))
+    writer.flush(1, PLENTY, 0.0)
+    writer.forget([b"key-%d" % i for i in range(5, 10)])
+    writer.flush(2, PLENTY, 0.0)
+    writer.forget([b"never there"])
+    writer.flush(3, Limits(5, 1 << 60, None), 0.0)
+    found = pages.find(*(b"key-%d" % i for i in range(10)))
+    assert [record is not None for record in found] == [True] * 5 + [False] * 5
+
+
+@pytest.mark.parametrize("behind_s", [0.25, 1.0])
+def test_no_older_version_returns_where_the_newer_one_expired(behind_s: float) -> None:
+    """The clock of the process that accepted the newer one was behind, and its run was dropped before the older one."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a"], 1, arrived=100.0))
+    writer.flush(1, PLENTY, 100.0)
+    writer.add(made([b"a"], 2, arrived=100.0 - behind_s))
+    writer.flush(2, PLENTY, 100.0)
+    writer.add(made([b"b"], 3, arrived=110.0))
+    writer.flush(3, Limits(1 << 40, 1 << 60, 10.0), 110.0 - behind_s / 2)
+    (found,) = pages.find(b"a", bounds=Bounds(100.0 - behind_s / 2))
+    assert found is None or found.log_offset == 2
+    writer.add(made([b"c"], 4, arrived=111.0))
+    writer.flush(4, Limits(1 << 40, 1 << 60, 10.0), 111.5)
+    assert pages.find(b"a") == [None]
 
 
 def test_records_take_no_more_bytes_than_allowed() -> None:
