@@ -45,7 +45,7 @@ def _take_out(
     score: Array,
     scratch: Array,
 ) -> None:
-    """Point i out of side k, which holds others: a downdate, or, where that would cost digits, all others anew."""
+    """Remove point i from side k, which has others: a downdate, or the sum of the others where digits would be lost."""
     if release(cache, stats, constants, x, i, k, scratch):
         return
     clear_row(cache, stats, k, empty)

@@ -403,7 +403,7 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
         return ProjectedRows(next(held), next(held), next(held), (n, r))
 
     def renewal(self, stats: SubspaceStats, cache: SubspaceCache, n: int) -> Call | None:
-        """The kernel that makes the first n rows of `cache` anew."""
+        """The kernel that computes the first n rows of `cache`."""
         return self.inner.renewal(GaussianStats(stats.mass, stats.mean, stats.scatter), GaussianCache(*cache), n)
 
     def deferred_rows(self, capacity: int) -> int:

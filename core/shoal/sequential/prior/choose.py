@@ -1,10 +1,10 @@
 """The automatic prior: standardisation and hyperparameters from a buffer of rows, chosen by how well they predict it.
 
-One pass never parts what one component has swallowed, so everything hangs on the prior: on how large a cluster is
-against the whole (`variance`) and on how firmly that is believed (`dof`). Both are searched for, by how well a pass
-under them predicts each row from the rows before (`trials`).
+One pass never divides a component, so its result depends on the prior: on how large a cluster is against the whole
+(`variance`) and on how firmly that is believed (`dof`). Both are searched for, by how well a pass under them predicts
+each row from the rows before (`trials`).
 
-A prior is spherical, but features differ in how far they part clusters. So the choice is made in three scalings of
+A prior is spherical, but features differ in how well they separate clusters. So the choice is made in three scalings of
 the features and the best kept: by the deviation of each feature; by its deviation within the clusters that the feature
 alone shows; and by its deviation within the components that the better of these two has found.
 """

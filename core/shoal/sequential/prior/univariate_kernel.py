@@ -42,7 +42,7 @@ class Clusters(NamedTuple):
 
 @compiled()
 def _renew(clusters: Clusters, p: int, k: int, weight: float, shape: float) -> None:
-    """Compute spread and log_weight of cluster k anew.
+    """Compute spread and log_weight of cluster k again.
 
     log G(a + 1/2) - log G(a) = log(z) / 2 + 1 / (64 z^2) - 5 / (2048 z^4) with z = a - 1/4, to 1e-10 from a = 16 on.
     """
