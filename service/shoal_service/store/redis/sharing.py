@@ -13,6 +13,7 @@ from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store.contract import Checkpoint, StreamRecord
 from shoal_service.store.redis import checkpoints
 from shoal_service.store.redis.connection import Command, Connections
+from shoal_service.store.redis.epochs import AcquiredEpochs
 from shoal_service.store.redis.keys import PIECE_BYTES, RegistryKeys, StreamKeys, pieces, stream_keys
 from shoal_service.store.redis.pubsub import Subscription
 from shoal_service.store.redis.registry import REGISTRY_CHANGED
@@ -47,7 +48,7 @@ class RedisSharing:
         writer: RedisWriter,
         prefix: str,
         keys: RegistryKeys,
-        epochs: dict[tuple[str, str], int],
+        epochs: AcquiredEpochs,
     ) -> None:
         self._connections = connections
         self._writer = writer
@@ -72,7 +73,7 @@ class RedisSharing:
 
         epoch = self._writer.run(WriteRequest(keys.tag, script("acquire_lease").command(of, owner, _ms(ttl_s)), parse))
         if epoch is not None:
-            self._epochs[name, incarnation] = epoch
+            self._epochs.add(name, incarnation, epoch)
         return epoch
 
     def renew_leases(self, owner: str, leases: Sequence[Lease], ttl_s: float) -> list[Collection[str] | ServiceError]:

@@ -39,6 +39,7 @@ from shoal_service.store.redis import blob_refs, checkpoints, documents, log, re
 from shoal_service.store.redis.access_keys import AccessKeys
 from shoal_service.store.redis.applied_marks import AppliedMark, PendingMarks
 from shoal_service.store.redis.connection import Connections
+from shoal_service.store.redis.epochs import AcquiredEpochs
 from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, registry_keys, stream_keys
 from shoal_service.store.redis.messages import RedisMessages
@@ -90,7 +91,7 @@ class RedisStore:
         self._access_keys = AccessKeys(self._connections, self._writer, self._registry_keys)
         self._news = Subscription(self._connections, self._registry_keys.news)
         self._damaged: set[bytes] = set()  # runs of checkpoints that did not match their checksum
-        self._epochs: dict[tuple[str, str], int] = {}  # epochs that this process acquired
+        self._epochs = AcquiredEpochs(self._connections, prefix)
         self._acknowledged = AcknowledgedEntries(self._durability is not Durability.MAY_LOSE_A_SECOND, marks_folder)
         self._closed = False
         self.sharing = RedisSharing(self._connections, self._writer, prefix, self._registry_keys, self._epochs)
@@ -213,7 +214,7 @@ class RedisStore:
     def acquire_writer(self, name: str, incarnation: str) -> int:
         """See `Store.acquire_writer`. The applied mark falls back to the newest checkpoint."""
         epoch = self._writer.run(acquire_request(self._keys(name, incarnation), name, incarnation))
-        self._epochs[name, incarnation] = epoch
+        self._epochs.add(name, incarnation, epoch)
         return epoch
 
     def mark_applied(self, name: str, incarnation: str, epoch: int, seq: int) -> None:
@@ -395,7 +396,7 @@ class RedisStore:
         self._news.close()
         self.sharing.close()
         self.messages.close()
-        for (name, incarnation), epoch in self._epochs.items():
+        for name, incarnation, epoch in self._epochs.all():
             # The applied mark of a learner that has ended would mislead the byte budget of other processes.
             request = acquire_request(self._keys(name, incarnation), name, incarnation, epoch)
             self._writer.submit(request).add_done_callback(Future.exception)

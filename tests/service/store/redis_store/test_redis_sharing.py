@@ -112,6 +112,25 @@ def test_a_lease_that_ran_out_unnoticed_is_taken_up_again(store: RedisStore) -> 
     assert store.sharing.acquire_lease(*OF, "b", 60.0) is None
 
 
+def test_epochs_that_are_over_do_not_pile_up(open_store: Open) -> None:
+    here, other = open_store(), open_store()
+    for name in ("kept", "lost"):
+        here.create_stream(name, name, b"{}", max_streams=9)
+    epoch = here.acquire_writer("kept", "kept")
+    here.acquire_writer("lost", "lost")
+    other.acquire_writer("lost", "lost")
+    for i in range(150):
+        here.create_stream("short", f"inc-{i}", b"{}", max_streams=9)
+        if i % 2:
+            here.acquire_writer("short", f"inc-{i}")
+        else:
+            assert here.sharing.acquire_lease("short", f"inc-{i}", "a", 60.0) is not None
+        other.delete_stream("short")
+    acquired = here._epochs.all()
+    assert len(acquired) <= 64
+    assert [stream for stream in acquired if stream[0] != "short"] == [("kept", "kept", epoch)]
+
+
 def test_a_renewal_keeps_the_lease(store: RedisStore) -> None:
     epoch = led(store, "a", ttl_s=0.3)
     renew(store, "a", epoch, 60.0)
