@@ -1,6 +1,7 @@
 """Records in runs of pages, beside a plain dictionary that is told the same."""
 
 import contextlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -35,10 +36,14 @@ class Pages:
         self.failing = False
         self.lose_answer = False
         self.slow = False
+        self.crash_after: int | None = None  # pages of the next write after which the process ends
         self.waiting: list[Callable[[], None]] = []
 
     def write(self, pages: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> "Future[None]":
         written: Future[None] = Future()
+        if self.crash_after is not None and self.crash_after < len(pages):
+            self.held |= dict(list(pages.items())[: self.crash_after])
+            raise KeyboardInterrupt
         work = lambda: _answer(written, lambda: self._write(pages, dropped))  # noqa: E731
         self.waiting.append(work) if self.slow else work()
         return written
@@ -217,14 +222,12 @@ def test_pages_of_a_process_that_crashed_before_the_head_go_with_the_next_write(
     writer.add(made([b"kept"], 1))
     writer.flush(1, PLENTY, 0.0)
 
-    def crash(written: Mapping[PagePlace, bytes], dropped: Sequence[PageRun]) -> "Future[None]":
-        pages.held |= dict(list(written.items())[:n_written])
-        raise KeyboardInterrupt
-
-    dying = Writer(pages.read, crash)
+    dying = pages.writer()
     dying.add(made([b"secret-%d" % i * 5 for i in range(300)], 10))
+    pages.crash_after = n_written
     with pytest.raises(KeyboardInterrupt):
         dying.flush(2, PLENTY, 0.0)
+    pages.crash_after = None
     again = pages.writer()
     again.add(made([b"b"], 2))
     again.flush(2, PLENTY, 0.0)
@@ -412,6 +415,97 @@ def test_a_lower_limit_counts_at_once(lost: bool) -> None:
             writer.limits_changed()
     assert pages.find(b"a", b"b", b"c") == [None] * 3
     assert set(pages.held) == {HEAD}
+
+
+SIZES = (
+    (change_module, "SMALLEST_LEVEL", (2, 8)),
+    (change_module, "FANOUT", (2, 3)),
+    (change_module, "MOST_WAITING", (2, 4)),
+    (change_module, "BYTES_HELD", (100, 1_000, 1 << 20)),
+    (merge_module, "STRETCH_ROWS", (1, 5, 40)),
+    (pages_module, "PAGE_BYTES", (40, 150, 1_000)),
+    (pages_module, "COLUMN_ROWS", (2, 100)),
+)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_short_courses_with_limits_faults_and_crashes_leave_what_a_dictionary_holds(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages and runs are tiny, so that joins, limits, forgotten keys and replays meet in one write."""
+    for seed in range(first, first + 20):
+        rng = random.Random(seed)
+        for module, name, sizes in SIZES:
+            monkeypatch.setattr(module, name, rng.choice(sizes))
+        _Course(rng).run()
+
+
+class _Course:
+    """A course of records, beside what is in the store by the log and the head."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.pages = Pages()
+        self.writer = self.pages.writer()
+        self.most = rng.choice((1, 3, 10, 1 << 40))
+        self.log: list[tuple[int, list[bytes]]] = []  # offset of the first record and keys; 0 and forgotten keys
+        self.stored: dict[bytes, int] = {}  # offset by key, as of entry `seq`
+        self.seq = 0
+
+    def run(self) -> None:
+        names = [b"key-%d" % i * self.rng.randint(1, 4) for i in range(self.rng.choice((4, 12, 40)))]
+        offset = 1
+        for _ in range(30):
+            for _ in range(self.rng.randint(1, 3)):
+                keys = self.rng.choices(names, k=self.rng.randint(1, 6))
+                is_batch = self.rng.random() < 0.6
+                self.log.append((offset if is_batch else 0, keys))
+                offset += len(keys)
+                self.add(self.log[-1])
+            if self.rng.random() < 0.3:
+                self.most = self.rng.choice((1, 3, 10, 1 << 40))
+            self.write()
+            self.compare(names)
+
+    def add(self, entry: tuple[int, list[bytes]]) -> None:
+        offset, keys = entry
+        self.writer.add(made(keys, offset)) if offset else self.writer.forget(keys)
+
+    def write(self) -> None:
+        pages = self.pages
+        pages.failing, pages.lose_answer = (self.rng.random() < 0.1 for _ in range(2))
+        pages.crash_after = self.rng.choice((0, 1, 3, 10)) if self.rng.random() < 0.15 else None
+        try:
+            self.writer.flush(len(self.log), Limits(self.most, 1 << 60, None), 0.0)
+            head = RecordReader(pages.read).head()
+            assert {run for run, _ in pages.held} == {0, *(run.number for run in head.runs)}
+            if self.rng.random() < 0.3:
+                self.writer.join_runs()
+        except StoreUnavailableError:
+            pass
+        except KeyboardInterrupt:
+            self.writer = pages.writer()
+            for entry in self.log[self.writer.seq :]:
+                self.add(entry)
+        pages.failing = pages.lose_answer = False
+        pages.crash_after = None
+
+    def compare(self, names: list[bytes]) -> None:
+        head = RecordReader(self.pages.read).head()
+        for offset, keys in self.log[self.seq : head.seq]:
+            if offset:
+                self.stored |= {key: offset + i for i, key in enumerate(keys)}
+            else:
+                self.stored = {key: at for key, at in self.stored.items() if key not in keys}
+        if head.seq > self.seq:
+            newest = sorted(self.stored, key=self.stored.__getitem__)[-self.most :]
+            self.stored, self.seq = {key: self.stored[key] for key in newest}, head.seq
+        going = {key for offset, keys in self.log[self.seq :] if not offset for key in keys}
+        for key, record in zip(names, self.pages.find(*names), strict=True):
+            if key in self.stored and not (record is None and key in going):
+                expect(record, key, self.stored[key])
+            else:
+                assert record is None
 
 
 def test_the_time_of_a_forgotten_key_is_in_no_page() -> None:
