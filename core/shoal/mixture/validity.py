@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.families import AnyFamily
-from shoal.families.predictive_cache import AnyCache, CacheScales, UpdatedByRankOne, cache_parts, empty_cache, refresh
+from shoal.families.predictive_cache import (
+    AnyCache,
+    CacheScales,
+    UpdatedByRankOne,
+    cache_parts,
+    cache_rounding,
+    empty_cache,
+    refresh,
+)
 from shoal.mixture.clock import MOST_STEPS
 from shoal.mixture.round import PartitionState, next_round_end, rows_before_rounds
 from shoal.mixture.settings import StreamSettings
@@ -370,7 +378,7 @@ def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
 def _check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
     fresh = refresh(family, stats)
     if not hasattr(family, "cache_scales"):
-        _check_exact(fresh, cache)
+        _check_exact(family, fresh, cache)
         return
     own = cast(UpdatedByRankOne, family)
     with np.errstate(all="ignore"):
@@ -391,13 +399,16 @@ def _check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
     require(bool(np.all(upright)), "the cache has a variance that is not positive")
 
 
-def _check_exact(fresh: Any, cache: Any) -> None:
-    """Raise ValueError unless `cache` equals `fresh` to rounding: nothing in it cancels, for any points."""
+def _check_exact(family: AnyFamily, fresh: Any, cache: Any) -> None:
+    """Raise ValueError unless `cache` equals `fresh` to rounding."""
+    tolerance = DRIFT + cache_rounding(family, fresh)
     for name, field, due in zip(cache._fields, cache, fresh, strict=True):
         require(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
-        require(
-            bool((np.abs(field - due) <= DRIFT * (1.0 + np.abs(due))).all()), f"cache.{name} is not of the statistics"
-        )
+        error, size = np.abs(field - due).reshape(len(due), -1), np.abs(due).reshape(len(due), -1)
+        close = error <= tolerance[:, None] * (1.0 + size)
+        if not name.startswith("log_"):
+            close &= np.isfinite(tolerance)[:, None] | (np.sign(field) == np.sign(due)).reshape(close.shape)
+        require(bool(close.all()), f"cache.{name} is not of the statistics")
 
 
 def _reach(stats: Any, fresh: AnyCache, scales: CacheScales) -> Any:

@@ -54,6 +54,8 @@ _STRENGTHS, _STRENGTHS_COARSE = range(1, 9), range(1, 9, 2)
 _EARLIER_FIELDS = frozenset({"step_offset", "step_power", "n_points"})
 """Of priors stored by shoal 0.1.0, which learned means by stochastic gradient."""
 _LEAST_SPREAD = 1e-3
+_MODE_ROUNDING = 2e-14
+"""Relative rounding of the cache, divided by the precision; up to 5e-15 was measured."""
 _BLOCK = 1 << 18
 _CHAIN = 12
 """Steps of a chain by which draws leave Laplace's approximation for the posterior itself."""
@@ -348,6 +350,12 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
         return DirichletCache(
             made.alpha, made.log_partition, -laplace.log_beta(made.alpha), expected, at.diagonal, at.bend / at.rest
         )
+
+    def cache_rounding(self, cache: DirichletCache) -> Array:
+        """See the function of that name. The mean of log x has an error of about 1e-16, which moves the mode of log
+        alpha by that times the precision. So heavy components of equal points have precisions of few digits."""
+        moved = _MODE_ROUNDING * cache.alpha.sum(axis=1)
+        return np.asarray(np.where(moved < 1.0, moved, np.inf))
 
     def kernel_constants(self) -> laplace.Prior:
         """The prior as kernels read it."""
