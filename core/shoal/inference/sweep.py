@@ -187,8 +187,9 @@ def _columns_of(resp: csr_matrix, largest: Array) -> IntArray:
 def nearest(constant: Array, least: SingleArray) -> IntArray:
     """(n,) the components that the bounds let score best, in single precision."""
     best, ceiling = np.empty(len(least), dtype=np.int64), constant.astype(np.float32)
-    for part in row_blocks(*least.shape):
-        best[part] = (ceiling - np.float32(0.5) * np.square(least[part])).argmax(axis=1)
+    with np.errstate(over="ignore"):  # a point too far for single precision scores -inf
+        for part in row_blocks(*least.shape):
+            best[part] = (ceiling - np.float32(0.5) * np.square(least[part])).argmax(axis=1)
     return best
 
 

@@ -1,12 +1,14 @@
 """A sweep against an E- and an M-step by the family's own methods; the compiled one among them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import quadratic_form
 from shoal.inference import Model, PastStats, State, StickPrior, SweepStart, WindowData, no_past, normalized, swept_from
-from shoal.inference.sweep import FEW_FEATURES, window_log_weights
+from shoal.inference.sweep import FEW_FEATURES, nearest, window_log_weights
 from shoal.points.arrays import Array
 
 STICKS = StickPrior(1.0, 1.0)
@@ -135,3 +137,9 @@ def test_the_past_counts_for_a_hundred_points_in_the_weights() -> None:
     few = window_log_weights(STICKS, window, np.array([0.0, 5.0]))
     np.testing.assert_allclose(few, window_log_weights(STICKS, np.array([60.0, 45.0]), np.zeros(2)))
     assert FEW_FEATURES == 4
+
+
+def test_points_beyond_single_precision_give_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert nearest(np.zeros(2), np.array([[1e30, 1e10], [1.0, 2.0]], np.float32)).tolist() == [1, 0]
