@@ -240,8 +240,8 @@ class Store(Protocol):
     ) -> "Future[Appended]":
         """Append one entry. The future is done when the entry and its answer are durable, in one commit.
 
-        `settings` replaces the settings of the record in the same commit. With `expected_settings`, that happens only
-        if the record holds these. Otherwise SettingsMovedError is raised and nothing is appended.
+        `settings` replaces the settings of the record in the same commit. With `expected_settings`, the entry is
+        appended only if the record holds these. Otherwise SettingsMovedError is raised and nothing is appended.
 
         `references` is stored in the same commit. The blob and the entries stay as long as this entry may be applied.
         LogGapError when one of them is missing already.

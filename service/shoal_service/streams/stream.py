@@ -158,47 +158,80 @@ class Stream:
         """
         points, view = stamped(points, self.settings, time.time()), self.view_source.board.view
         check_times(points, self.settings, None if view is None else view.newest_time, self.name)
-        if points.names is not None:
-            points = await self._by_names(points)
-        if points.texts is not None:
-            points = await self._by_level_names(points)
-        check_points(self.learnt_settings, self.name, points)
-        return await self.append_batch(to_log(points), points.n_points, idempotency, source)
+        if points.names is None and points.texts is None:
+            return await self._append_points(points, idempotency, source)
+        await self._name_features(points)
+        with contextlib.suppress(SettingsMovedError):
+            if (numbered := self._by_names(points)) is not None:
+                return await self._append_points(numbered, idempotency, source, self.record.settings)
+        async with self._naming:
+            for _ in range(MAX_CHANGE_ATTEMPTS):
+                await self._name_features(points)
+                await self._name_levels(points)
+                with contextlib.suppress(SettingsMovedError):
+                    if (numbered := self._by_names(points)) is not None:
+                        return await self._append_points(numbered, idempotency, source, self.record.settings)
+        raise StoreUnavailableError(
+            f"the names of stream {self.name!r} are changed by many requests at once; try again"
+        )
 
-    async def _by_names(self, points: Points) -> Points:
-        """The points with their columns in order. A stream without names takes over those of the points."""
+    async def _name_features(self, points: Points) -> None:
+        """Read the settings again. A stream without names of features takes over those of the points."""
         await self.refresh()  # another process may have changed the names
         if with_names(self.settings, points) is not None:
             check_points(self.settings, self.name, points)  # a batch that is refused leaves no names
             with contextlib.suppress(StreamConflictError):  # another batch was faster
                 await self.change({"feature_names": list(points.names or ())}, _refuse_named)
-        return in_order(points, self.settings, self.name)
 
-    async def _by_level_names(self, points: Points) -> Points:
-        """The points with level numbers in the place of texts. The stream takes over the names of new levels first.
+    async def _name_levels(self, points: Points) -> None:
+        """Take over the names of new levels. Batches of this process name levels one after another, under `_naming`."""
+        ordered = in_order(points, self.settings, self.name)
+        wanted = with_new_levels(self.settings, ordered)
+        if wanted is not None:
+            check_points(self.settings, self.name, with_level_numbers(ordered, wanted))  # a refused one leaves no names
+            with contextlib.suppress(StreamConflictError):  # another process was faster
+                await self.change({"level_names": wanted.to_dict()["level_names"]}, payload_of=added_names)
 
-        Batches of this process name levels one after another, so that only other processes can be faster.
+    def _by_names(self, points: Points) -> Points | None:
+        """The points with columns in order, and level numbers in the place of texts. None while levels have no names.
+
+        They may be appended only where the settings are still those of `record`, since these give the numbers.
         """
-        await self.refresh()  # another process may have added names
-        if with_new_levels(self.settings, points) is None:
-            return with_level_numbers(points, self.settings)
-        async with self._naming:
-            for _ in range(MAX_CHANGE_ATTEMPTS):
-                await self.refresh()
-                wanted = with_new_levels(self.settings, points)
-                if wanted is None:
-                    return with_level_numbers(points, self.settings)
-                numbered = with_level_numbers(points, wanted)
-                check_points(self.settings, self.name, numbered)  # a batch that is refused leaves no names
-                with contextlib.suppress(StreamConflictError):  # another batch was faster
-                    await self.change({"level_names": wanted.to_dict()["level_names"]}, payload_of=added_names)
-        raise StoreUnavailableError(f"the levels of stream {self.name!r} are named by many batches at once; try again")
+        ordered = in_order(points, self.settings, self.name)
+        if ordered.texts is None:
+            return ordered
+        return None if with_new_levels(self.settings, ordered) else with_level_numbers(ordered, self.settings)
+
+    async def _append_points(
+        self,
+        points: Points,
+        idempotency: IdempotencyKey | None,
+        source: SourceStep | None,
+        expected_settings: bytes | None = None,
+    ) -> Receipt:
+        check_points(self.learnt_settings, self.name, points)
+        return await self.append_batch(to_log(points), points.n_points, idempotency, source, expected_settings)
 
     async def append_batch(
-        self, payload: bytes, n_points: int, idempotency: IdempotencyKey | None, source: SourceStep | None = None
+        self,
+        payload: bytes,
+        n_points: int,
+        idempotency: IdempotencyKey | None,
+        source: SourceStep | None = None,
+        expected_settings: bytes | None = None,
     ) -> Receipt:
-        """Append checked points in the form that they have in the log. Raises as `Store.append`."""
-        receipt = await self._append(EntryKind.BATCH, payload, n_points, idempotency=idempotency, source=source)
+        """Append checked points in the form that they have in the log. Raises as `Store.append`.
+
+        `expected_settings`: those by which columns were ordered and levels numbered.
+        """
+        receipt = await self._append(
+            EntryKind.BATCH,
+            payload,
+            n_points,
+            idempotency=idempotency,
+            expected_settings=expected_settings,
+            source=source,
+        )
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt

@@ -97,7 +97,11 @@ def test_settings_are_changed_only_where_they_are_still_those_expected(line: Any
     assert store.tail(*line.key).seq == 1, "what is refused is not in the log"
     assert change(b"two", settings=b'{"v":3}', expected_settings=b'{"v":1}').seq == 2
     assert change(b"any", settings=b"{}").seq == 3
-    assert [entry.payload for entry in store.read(*line.key, 0, max_bytes=PLENTY)] == [b"one", b"two", b"any"]
+    assert change(b"last", expected_settings=b"{}").seq == 4
+    with pytest.raises(SettingsMovedError, match="'s'"):  # an entry that changes no settings may depend on them, too
+        change(b"lost", expected_settings=b'{"v":3}')
+    found = [entry.payload for entry in store.read(*line.key, 0, max_bytes=PLENTY)]
+    assert found == [b"one", b"two", b"any", b"last"]
 
 
 def test_a_known_key_is_answered_whatever_settings_are_expected(line: Any) -> None:
