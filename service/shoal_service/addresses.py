@@ -8,7 +8,9 @@ import asyncio
 import ipaddress
 import socket
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""Global unicast. What `is_global` says of other addresses differs between versions of Python."""
 
 
 class RefusedAddressError(Exception):
@@ -24,7 +26,7 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-        if ip.is_site_local:
+        if ip not in _UNICAST:
             return False
     return ip.is_global and not ip.is_multicast
 
@@ -44,14 +46,25 @@ async def address_of(host: str, port: int, *, allow_private: bool) -> str:
     """Look a host up, and return the address to connect to. Raises OSError, and RefusedAddressError if one of its
     addresses is not public.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise _no_name(host, error) from None
     return _checked(host, [str(info[4][0]) for info in found], allow_private=allow_private)[0]
 
 
 def public_addresses(host: str, port: int) -> list[str]:
     """Look a host up, and return its addresses. Raises OSError, and RefusedAddressError if one is not public."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise _no_name(host, error) from None
     return _checked(host, [str(info[4][0]) for info in found], allow_private=False)
+
+
+def _no_name(host: str, error: UnicodeError) -> OSError:
+    """The error for a host that no look-up accepts, such as one with a part of over 63 characters."""
+    return OSError(f"{host[:80]!r} is no name of a host ({error})")
 
 
 def _checked(host: str, addresses: list[str], *, allow_private: bool) -> list[str]:

@@ -15,6 +15,7 @@ PRIVATE = [
     "224.0.0.1", "255.255.255.255", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1",
     "fec0::1", "ff02::1",
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:0001::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
+    "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b:1::7f00:1", "5f00::1",
 ]  # fmt: skip
 PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 
@@ -55,6 +56,8 @@ def test_a_url_to_a_private_address_needs_the_setting(url: str) -> None:
         "http://a:99999/",
         "http://a b/",
         "http://u:p@a.org/",
+        "http://a..org/",
+        f"http://{'a' * 64}.org/",
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
@@ -94,6 +97,21 @@ def test_an_attempt_at_a_private_address_says_why_it_was_not_made() -> None:
             return await attempt.send(client, webhook, attempt.Message("m", b"{}"), attempt.Limits(5.0, False))
 
     assert "the server sends to public addresses only" in (anyio.run(tried) or "")
+
+
+@pytest.mark.parametrize("allow_private", [True, False])
+def test_an_attempt_at_a_name_that_no_look_up_accepts_fails_with_a_reason(allow_private: bool) -> None:
+    """One that an earlier version let in: its sender ended, and began again each second, for ever."""
+    host = f"{'a' * 64}.example"
+    webhook = Webhook("id", "w", f"http://{host}/", ("born",), "secret", 0.0, (1, 0))
+
+    async def tried() -> str | None:
+        async with attempt.new_client() as client:
+            return await attempt.send(client, webhook, attempt.Message("m", b"{}"), attempt.Limits(5.0, allow_private))
+
+    assert "is no name of a host" in (anyio.run(tried) or "")
+    with pytest.raises(OSError, match="is no name of a host"):
+        addresses.public_addresses(host, 80)
 
 
 def test_the_signature_is_that_of_the_standard() -> None:

@@ -46,6 +46,7 @@ def check_url(url: str, *, allow_private: bool) -> None:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")  # as a look-up does; a UnicodeError is a ValueError
     except ValueError as error:
         raise ParameterError(
             f"url is {url[:80]!r}: {error}; send an address such as https://example.org/hook"
