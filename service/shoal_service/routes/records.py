@@ -29,6 +29,8 @@ from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberR
 endpoints = Endpoints("records")
 
 MAX_LIMIT = 1_000
+_OF_THE_LOG = "log"
+"""Name of the order of `GET /records` in its cursors."""
 
 FORGOTTEN = "key, time and payload are forgotten; what the components learnt from the point stays"
 
@@ -60,11 +62,11 @@ async def changed_records(
     service, name = service_of(request), stream_of(request)
     stream = await service.streams.get(name)
     event = None if changed_since is None else event_place(stream, changed_since)
-    after = None if cursor is None else Position(*decode_rank(cursor))
+    after = None if cursor is None else Position(*decode_rank(cursor, _OF_THE_LOG))
     found, last = await service.streams.changed_since(
         name, event, limit, after, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
-    following = None if last is None else encode_cursor(*last)
+    following = None if last is None else encode_cursor(*last, _OF_THE_LOG)
     labels = await labels_of(service, name)
     return json_answer(encode({"records": [shown(record, labels) for record in found], "next": following}))
 
@@ -97,12 +99,12 @@ async def members(
     The search reads some twenty bytes of every record of the stream.
     """
     service = service_of(request)
-    after = None if cursor is None else Position(*decode_rank(cursor))
+    after = None if cursor is None else Position(*decode_rank(cursor, order))
     asked = (component, order, limit, after)
     page = await service.streams.members(
         stream_of(request), *asked, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
-    following = None if page.last is None else encode_cursor(*page.last)
+    following = None if page.last is None else encode_cursor(*page.last, order)
     return json_answer(encode({"records": list(map(_member, page.records)), "next": following}))
 
 

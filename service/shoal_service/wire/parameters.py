@@ -115,25 +115,36 @@ def check_host(host: str | None, allowed: Collection[str]) -> None:
     )
 
 
-def encode_cursor(mass: float, component: int) -> str:
-    """Write the end of a page of components as text for a URL: mass and id of the last one, exactly."""
-    return base64.urlsafe_b64encode(_CURSOR.pack(mass, component)).decode().rstrip("=")
+def encode_cursor(rank: float, number: int, order: str = "") -> str:
+    """Write the end of a page as text for a URL, exactly: rank and number of the last one, and the name of the order.
+
+    Components are ordered by mass, then by id; their order has no name.
+    """
+    return base64.urlsafe_b64encode(_CURSOR.pack(rank, number) + order.encode("ascii")).decode().rstrip("=")
 
 
 def decode_cursor(text: str) -> tuple[float, int]:
     """Read the mass and id that `encode_cursor` wrote. Raises ParameterError."""
-    mass, component = decode_rank(text)
+    mass, component = decode_rank(text, "")
     if not 0 <= mass < float("inf"):
         raise _bad_cursor(text)
     return mass, component
 
 
-def decode_rank(text: str) -> tuple[float, int]:
-    """Read the end of a page that is ordered by any number, as `encode_cursor` wrote it. Raises ParameterError."""
+def decode_rank(text: str, order: str) -> tuple[float, int]:
+    """Read the rank and number that `encode_cursor` wrote. Raises ParameterError, also for the end of a page in another
+    order.
+    """
     try:
-        rank, number = _CURSOR.unpack(base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True))
+        whole = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+        rank, number = _CURSOR.unpack_from(whole)
     except (ValueError, struct.error):
         raise _bad_cursor(text) from None
+    if whole[_CURSOR.size :] != order.encode("ascii"):
+        raise ParameterError(
+            f"cursor {text[:80]!r} is not of this list in this order; use the value of `next` of its last page, or "
+            "begin without a cursor"
+        )
     if math.isnan(rank) or not 0 <= number < _MAX_ID:
         raise _bad_cursor(text)
     return rank, number

@@ -210,6 +210,21 @@ async def test_the_records_of_a_component_come_in_pages_in_order(
         assert ranks == sorted(ranks)
 
 
+@ON_MEMORY
+async def test_a_cursor_of_another_order_is_refused(running: Any, clusters: np.ndarray) -> None:
+    await learnt(running, clusters, keys=[f"k{i}" for i in range(600)])
+    largest = (await running.json("/components", limit=1))["components"][0]["id"]
+    path = f"/components/{largest}/records"
+    lists: list[tuple[str, dict[str, str]]] = [(path, {"order": name}) for name in ("newest", "typical", "atypical")]
+    lists += [("/records", {}), ("/components", {})]
+    for mine in lists:
+        cursor = (await running.json(mine[0], limit=1, **mine[1]))["next"]
+        for other in lists:
+            reply = await running.http.get(other[0], params={**other[1], "cursor": cursor, "limit": "1"})
+            assert reply.status_code == (200 if other == mine else 400), (mine, other, reply.text)
+            assert other == mine or "not of this list in this order" in reply.json()["detail"]
+
+
 async def test_an_unknown_component_has_no_records_and_a_retired_one_none(running: Any, clusters: np.ndarray) -> None:
     await learnt(running, clusters, keys=[f"k{i}" for i in range(600)])
     assert (await running.http.get("/components/999/records")).json()["type"] == "/problems/unknown-component"
