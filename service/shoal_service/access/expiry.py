@@ -14,13 +14,17 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 def parse_expiry(text: str, now: float) -> float:
     """Unix time of `30d` (s, m, h, d or w) or `2027-01-31T12:00:00Z`.
 
-    Raises ParameterError for anything else, and for a time that is not in the future.
+    Raises ParameterError for anything else, and for a time that is not in the future or after the year 9999.
     """
     found = _DURATION.fullmatch(text.strip())
     at = _rfc3339(text.strip()) if found is None else now + int(found[1]) * _SECONDS[found[2]]
-    if not now < at <= _LATEST:
+    if at <= now:
         raise ParameterError(
             f"expires {text[:80]!r} is not in the future; give a later time, or a duration such as 30d"
+        )
+    if at > _LATEST:
+        raise ParameterError(
+            f"expires {text[:80]!r} is after the year 9999; give an earlier time, or none for a key without an end"
         )
     return at
 

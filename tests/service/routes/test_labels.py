@@ -72,7 +72,9 @@ async def test_what_is_no_label_is_refused(running: Any) -> None:
     (first, *_) = await learn(running)
     for body, words in (
         ({}, "changes nothing"), ({"label": "x" * 201}, "at most 200 characters"), ({"label": ""}, "at least 1"),
-        ({"label": "two\nlines"}, "control characters"), ({"note": "é" * 2049}, "4,098 bytes, the limit is 4,096"),
+        ({"label": "two\nlines"}, "control characters"), ({"label": "two\u2028lines"}, "control characters"),
+        ({"label": "a\x85b"}, "control characters"), ({"label": "  \u00a0"}, "is blank"),
+        ({"note": "é" * 2049}, "4,098 bytes, the limit is 4,096"),
         ({"lable": "x"}, "did you mean 'label'?"), ({"label": 7}, "valid string"), ([], "not a JSON object"),
     ):  # fmt: skip
         reply = await running.http.patch(f"/components/{first['id']}", json=body)

@@ -28,6 +28,7 @@ from shoal_service.errors import (
     BodyTooLargeError,
     LimitError,
     MalformedBodyError,
+    RecordFieldError,
     UnsupportedMediaTypeError,
 )
 from shoal_service.wire import decode
@@ -200,3 +201,14 @@ def test_gzip_that_grows_beyond_the_limit_is_refused_without_growing() -> None:
 def test_other_content_encodings_are_refused(encoding: str) -> None:
     with pytest.raises(UnsupportedMediaTypeError):
         decode(zipped(json_body([[1]])), JSON, LIMITS, content_encoding=encoding)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+@pytest.mark.parametrize("bare_first", [True, False])
+def test_a_record_among_bare_objects_with_names_is_named_by_its_row(rows: int, bare_first: bool) -> None:
+    bare, record = b'{"cpu":1}', b'{"point":{"cpu":1}}'
+    first, last = (bare, record) if bare_first else (record, bare)
+    body = b"\n".join([first] * (rows - 1) + [last])
+    with pytest.raises(RecordFieldError, match=rf'row {rows - 1} is of .* "point"') as refused:
+        decode(body, NDJSON, LIMITS)
+    assert refused.value.row == rows - 1

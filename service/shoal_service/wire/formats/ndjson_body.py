@@ -173,10 +173,35 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
         refuse_first_bad_sparse_row(rows, known_width(n_features))
     else:
         refuse_first_bad_row(map(_without_names, count(), rows), holes=limits.holes, texts=limits.texts)
+    _refuse_mixed_names(body)
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
     )
+
+
+def _refuse_mixed_names(body: Body) -> None:
+    """Raise RecordFieldError for the first record among bare objects with names, or the other way round."""
+    bare: bool | None = None
+    for number, line in enumerate(_lines(body)):
+        row = _row(number, line)
+        if not isinstance(row, dict) or _is_sparse(row):
+            continue
+        if "point" not in row:
+            is_bare = True
+        elif isinstance(row["point"], dict) and not _is_sparse(row["point"]):
+            is_bare = False
+        else:
+            continue
+        if bare is not None and is_bare is not bare:
+            kinds = ("named features without", "records with")
+            given, before = kinds if is_bare else kinds[::-1]
+            raise RecordFieldError(
+                f'row {number} is of {given} "point", and the rows before are {before} "point"; send all rows as '
+                '{"cpu": 0.3}, or all as {"point": {"cpu": 0.3}}',
+                row=number,
+            )
+        bare = is_bare
 
 
 def _without_names(number: int, point: Any) -> Any:

@@ -1,5 +1,6 @@
 """Labels of components: the body of `PATCH /components/{id}`."""
 
+import unicodedata
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -12,6 +13,8 @@ MAX_LABEL = 200
 """Most characters of a label."""
 MAX_NOTE_BYTES = 4_096
 """Most bytes of a note, in UTF-8."""
+_NO_TEXT = frozenset(("Cc", "Zl", "Zp"))
+"""Categories of Unicode: control characters, and separators of lines and of paragraphs."""
 
 
 class LabelIn(WireModel):
@@ -35,9 +38,16 @@ def decode_label(body: Body, content_type: str | None) -> dict[str, Any]:
     asked = read_json(LabelIn, body, content_type)
     if not asked.model_fields_set:
         raise ParameterError('the body changes nothing; send {"label": "...", "note": "..."} or one of them')
-    if asked.label is not None and any(character < " " or character == "\x7f" for character in asked.label):
-        raise ParameterError(f"label {asked.label[:60]!r} has control characters; send one line of text")
+    if asked.label is not None:
+        _check_label(asked.label)
     size = len((asked.note or "").encode())
     if size > MAX_NOTE_BYTES:
         raise ParameterError(f"the note has {size:,} bytes, the limit is {MAX_NOTE_BYTES:,}; shorten it")
     return asked.model_dump(exclude_unset=True)
+
+
+def _check_label(label: str) -> None:
+    if any(unicodedata.category(character) in _NO_TEXT for character in label):
+        raise ParameterError(f"label {label[:60]!r} has control characters; send one line of text")
+    if not label.strip():
+        raise ParameterError(f"label {label[:60]!r} is blank; send a text, or null to remove the label")
