@@ -282,7 +282,10 @@ class Stream:
         refined = any(event.kind == "adopted" for event in later)
         returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
         if earlier:
-            return Since(int(earlier[-1].data["offset"]), refined, returned)
+            points_seen = int(earlier[-1].data["offset"])
+            if any(event.data.get("offset") == points_seen for event in later):
+                points_seen -= 1  # a refinement sees no points: what retired just before the event counts, too
+            return Since(points_seen, refined, returned)
         return Since(0 if later else view.points_seen, refined, returned)
 
     async def labels(self) -> Labels:
