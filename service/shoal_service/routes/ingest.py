@@ -101,7 +101,13 @@ async def ingest(
         points = await service.decoder.decode(body, kind, content_encoding=encoding, columns=columns, **form._asdict())
         limits.count_points(points.n_points)
         receipt = await service.streams.ingest(
-            name, points, idempotency=key, source=step, create=create, incarnation=incarnation
+            name,
+            points,
+            idempotency=key,
+            source=step,
+            create=create,
+            incarnation=incarnation,
+            may_create=limits.may_create,
         )
     learnt = await service.streams.learnt_rows(receipt, wait_s) if wait else None
     clusters = None

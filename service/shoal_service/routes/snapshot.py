@@ -84,10 +84,11 @@ async def put_snapshot(
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
     _check_media_type(request)
-    await KeyLimits(request).check_may_create(name)
+    limits = KeyLimits(request)
+    await limits.check_may_create(name)
     async with service.uploads.read(request, service.settings.max_snapshot_bytes) as upload:
         key = await key_of(service, idempotency_key, upload)
-        receipt = await service.streams.restore(name, upload.body, idempotency=key)
+        receipt = await service.streams.restore(name, upload.body, idempotency=key, may_create=limits.may_create)
     applied = await service.streams.wait_until_visible(receipt, wait_s)
     answer: dict[str, Any] = {"stream": name, "incarnation": receipt.incarnation, "log_offset": receipt.log_offset}
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}

@@ -84,9 +84,8 @@ async def put_stream(request: Request) -> Response:
         body, kind, encoding = upload
         values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
     await _check_precondition(service, request, name)
-    await KeyLimits(request).check_may_create(name)
     check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
-    _, created = await service.streams.create_or_change(name, values, check)
+    _, created = await service.streams.create_or_change(name, values, check, KeyLimits(request).may_create)
     info = await service.streams.describe(name)
     headers = {"ETag": _etag(info.record)} | ({"Location": f"/streams/{name}"} if created else {})
     return json_answer(encode(_shown(info)), 201 if created else 200, headers)

@@ -17,7 +17,7 @@ Damage is reported as a warning of the logger `shoal_service.store`: the stream,
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -194,6 +194,8 @@ PagePlace: TypeAlias = tuple[int, int]
 """Run and number of a page."""
 DocumentName: TypeAlias = tuple[str, str]
 """Kind and name of a document."""
+MayCreate: TypeAlias = Callable[[Collection[str]], None]
+"""Raises a ServiceError where no stream may be created beside those of the given names. It must not block."""
 
 
 class Wake(Protocol):
@@ -207,11 +209,14 @@ class Store(Protocol):
     """Methods of every backend."""
 
     def create_stream(
-        self, name: str, incarnation: str, settings: bytes, *, max_streams: int
+        self, name: str, incarnation: str, settings: bytes, *, max_streams: int, may_create: MayCreate | None = None
     ) -> tuple[StreamRecord, bool]:
         """Create the stream if there is none of that name.
 
         Returns the new record and True, or the existing record and False. LimitError when the store is full.
+
+        `may_create` gets the names of all streams. What it allows is created only while these are all streams, also
+        where several processes create streams. It may be called several times.
         """
 
     def get_stream(self, name: str) -> StreamRecord:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoal_service.errors import NotReadyError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import Store, StreamRecord
+from shoal_service.store import MayCreate, Store, StreamRecord
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.stream import Stream
 from shoal_service.streams.stream_settings import check_room
@@ -106,8 +106,13 @@ class KnownStreams:
         # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
         return self.known(name) or self.adopt(record)
 
-    async def create(self, name: str, settings: "StreamSettings") -> tuple[Stream, bool]:
-        """Create a stream if there is none of that name: (stream, True), else the existing one and False."""
+    async def create(
+        self, name: str, settings: "StreamSettings", may_create: MayCreate | None = None
+    ) -> tuple[Stream, bool]:
+        """Create a stream if there is none of that name: (stream, True), else the existing one and False.
+
+        `may_create` as in `Store.create_stream`.
+        """
         self.refuse_when_stopping()
         await asyncio.to_thread(check_room, settings)
         record, created = await asyncio.to_thread(
@@ -116,6 +121,7 @@ class KnownStreams:
             str(uuid.uuid4()),
             settings.to_json().encode(),
             max_streams=self._settings.max_streams,
+            may_create=may_create,
         )
         self._forget_gone()
         stream = self.adopt(record)

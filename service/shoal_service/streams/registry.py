@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.errors import ShapeError
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, IdempotencyKey, SourceStep, Store, StreamRecord, Tail, known_step
+from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, Store, StreamRecord, Tail, known_step
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
@@ -145,23 +145,29 @@ class StreamRegistry:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
         return await self._known.get(name)
 
-    async def create(self, name: str, values: Mapping[str, Any]) -> tuple[Stream, bool]:
-        """Create a stream if there is none of that name: (stream, True), else the existing one and False."""
+    async def create(
+        self, name: str, values: Mapping[str, Any], may_create: MayCreate | None = None
+    ) -> tuple[Stream, bool]:
+        """As `KnownStreams.create`, with the settings in a JSON object."""
         check_stream_name(name)
-        return await self._known.create(name, new_settings(values, self._settings))
+        return await self._known.create(name, new_settings(values, self._settings), may_create)
 
     async def create_or_change(
-        self, name: str, values: Mapping[str, Any], check: Check = lambda record: None
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        check: Check = lambda record: None,
+        may_create: MayCreate | None = None,
     ) -> tuple[Stream, bool]:
         """Create a stream, or change the given settings of an existing one. True when it was created.
 
-        `check` as in `Stream.change`.
+        `check` as in `Stream.change`, `may_create` as in `Store.create_stream`.
         """
         self._known.refuse_when_stopping()
         try:
             await self.get(name)
         except UnknownStreamError:
-            stream, created = await self.create(name, values)
+            stream, created = await self.create(name, values, may_create)
             if created:
                 return stream, True
         return await self._known.with_stream(name, lambda stream: _changed(stream, values, check)), False
@@ -233,11 +239,13 @@ class StreamRegistry:
         source: SourceStep | None = None,
         create: bool = False,
         incarnation: str | None = None,
+        may_create: MayCreate | None = None,
     ) -> Receipt:
         """Append a batch to a stream's log. `source`: which records of a source it holds. `incarnation`: of the stream;
         StreamGoneError where another one has its name.
 
-        The first batch creates the stream `default`, and with `create` any other, with its number of features.
+        The first batch creates the stream `default`, and with `create` any other, with its number of features, where
+        `may_create` allows it, as in `Store.create_stream`.
         """
         self._known.refuse_when_stopping()
         if incarnation is not None:
@@ -257,7 +265,7 @@ class StreamRegistry:
             )
         check_stream_name(name)
         settings = new_settings({"n_features": points.n_features}, self._settings)
-        stream, _ = await self._known.create(name, with_names(settings, points) or settings)
+        stream, _ = await self._known.create(name, with_names(settings, points) or settings, may_create)
         return await stream.ingest(points, idempotency, source)
 
     async def view(self, name: str, *, min_offset: int | None = None, timeout_s: float) -> PublishedView:
@@ -359,8 +367,16 @@ class StreamRegistry:
                 return found
         return await stream.snapshot(timeout_s)
 
-    async def restore(self, name: str, blob: bytes, *, idempotency: IdempotencyKey | None = None) -> Receipt:
-        """Replace the state of a stream by a snapshot. A stream that does not exist is created with its settings.
+    async def restore(
+        self,
+        name: str,
+        blob: bytes,
+        *,
+        idempotency: IdempotencyKey | None = None,
+        may_create: MayCreate | None = None,
+    ) -> Receipt:
+        """Replace the state of a stream by a snapshot. A stream that does not exist is created with its settings,
+        where `may_create` allows it, as in `Store.create_stream`.
 
         Raises SnapshotError, LimitError, and StreamConflictError when the shape differs.
         """
@@ -370,7 +386,7 @@ class StreamRegistry:
         try:
             await self.get(name)
         except UnknownStreamError:
-            await self._known.create(name, settings)
+            await self._known.create(name, settings, may_create)
         return await self._known.with_stream(name, lambda stream: stream.restore(blob, settings, idempotency))
 
 

@@ -1,7 +1,8 @@
 """Streams come, are found, and go; a verb on a stream that is gone, or on a closed store, says so."""
 
-from collections.abc import Callable
-from concurrent.futures import Future
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,37 @@ def test_a_created_stream_is_found_and_creating_it_again_changes_nothing(store: 
     assert store.create_stream("b", "two", b"{}", max_streams=5) == (record, False)
     assert store.get_stream("b") == record
     assert store.tail("b", "one") == (0, 0, 0, 1)
+
+
+def test_a_stream_is_created_only_beside_the_names_that_were_checked(store: Store) -> None:
+    """Others create and delete streams between the look at the names and the creation."""
+    at_most = 2
+
+    def check(names: Collection[str]) -> None:
+        seen.append(sorted(names))
+        if len(names) >= at_most:
+            raise LimitError("enough")
+
+    seen: list[list[str]] = []
+    barrier = threading.Barrier(4)
+
+    def create(i: int) -> bool:
+        barrier.wait(60)
+        try:
+            return store.create_stream(f"s{i}", f"inc-{i}", b"{}", max_streams=99, may_create=check)[1]
+        except LimitError:
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(create, range(4))) == at_most
+    names = [record.name for record in store.list_streams()]
+    assert len(names) == at_most
+    seen.clear()
+    assert not store.create_stream(names[0], "other", b"{}", max_streams=99, may_create=check)[1], "it exists"
+    assert seen == []
+    store.delete_stream(names[0])
+    assert store.create_stream("again", "new", b"{}", max_streams=99, may_create=check)[1]
+    assert seen == [[names[1]]]
 
 
 def test_streams_are_listed_by_name(store: Store) -> None:

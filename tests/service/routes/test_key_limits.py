@@ -129,6 +129,27 @@ async def test_streams_of_a_key(keyed: Any) -> None:
         assert (await running.http.put("/streams/sea-3", json=settings, headers=own)).status_code == 201
 
 
+async def test_streams_created_at_once_stay_within_the_number(keyed: Any) -> None:
+    async with keyed() as (running, _clock):
+        own = key_of(running, "admin", ("sea-*",), streams=2)
+        made = await running.http.put("/streams/lake", json={"n_features": 2}, headers=ADMIN)
+        assert made.status_code == 201, made.text
+        snapshot = (await running.http.get("/streams/lake/snapshot?timeout=60", headers=ADMIN)).content
+        kind, body = {"content-type": "application/vnd.shoal.snapshot"}, {"points": [[1.0, 2.0]]}
+        await running.http.put("/streams/sea-0", json={"n_features": 2}, headers=own)
+        replies = await asyncio.gather(
+            *(running.http.put(f"/streams/sea-1{i}", json={"n_features": 2}, headers=own) for i in range(4)),
+            *(running.http.post(f"/streams/sea-2{i}/ingest?create=true", json=body, headers=own) for i in range(4)),
+            *(running.http.put(f"/streams/sea-3{i}/snapshot", content=snapshot, headers=own | kind) for i in range(4)),
+        )
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert len(refused) == len(replies) - 1, [reply.text for reply in replies]
+        for reply in refused:
+            check_refused(reply, "may have 2")
+        streams = (await running.http.get("/streams", headers=own)).json()["streams"]
+        assert len(streams) == 2
+
+
 async def test_a_first_batch_creates_a_stream_with_the_scope_write_and_within_the_number_of_streams(keyed: Any) -> None:
     async with keyed() as (running, _):
         body = {"points": [[1.0, 2.0]]}

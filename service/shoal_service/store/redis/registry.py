@@ -9,13 +9,13 @@ the steps, which may be repeated. So a process that dies between two steps does 
 import contextlib
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shoal_service.errors import LogGapError, StoreFormatError, UnknownStreamError
 from shoal_service.store import rules
-from shoal_service.store.contract import StreamRecord
-from shoal_service.store.redis.connection import Command, Connections
+from shoal_service.store.contract import MayCreate, StreamRecord
+from shoal_service.store.redis.connection import Command, Connections, Word
 from shoal_service.store.redis.keys import FORMAT_VERSION, RegistryKeys, StreamKeys, stream_keys
 from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
@@ -24,6 +24,8 @@ CREATING, PRESENT, DELETING = b"+", b"=", b"-"
 REGISTRY_CHANGED = "registry"
 """Message on the channel `asked` after a stream was created or deleted."""
 _HEAD = ">cdH"
+_OTHER_NAMES = b""
+"""In the place of a registry value: streams were created or deleted after the names were read."""
 
 _log = logging.getLogger("shoal_service.store")
 
@@ -38,21 +40,30 @@ class Registry:
         self._keys = keys
         self._reported: set[str] = set()  # damaged streams that the log has named
 
-    def create(self, record: StreamRecord, max_streams: int) -> tuple[StreamRecord, bool]:
+    def create(self, record: StreamRecord, max_streams: int, may_create: MayCreate | None) -> tuple[StreamRecord, bool]:
         """See `Store.create_stream`."""
         value = _value(CREATING, record)
-        command = script("register").command(
-            (self._keys.streams, self._keys.format), record.name, value, max_streams, FORMAT_VERSION
-        )
+
+        def command() -> Command:
+            checked: tuple[Word, ...] = (
+                (0,) if may_create is None else (1, *self._checked_names(record.name, may_create))
+            )
+            return script("register").command(
+                (self._keys.streams, self._keys.format), record.name, value, max_streams, FORMAT_VERSION, *checked
+            )
 
         def parse(reply: list[Any], resent: bool) -> bytes | None:
+            if reply[0] == b"other":
+                return _OTHER_NAMES
             if reply[0] == b"full":
                 rules.check_stream_limit(record.name, reply[1], max_streams)
             # After a lost reply, an unfinished stream of this incarnation is the one that this request created.
             return None if reply[0] == b"ok" or (resent and reply[1] == value) else reply[1]
 
         while True:
-            held = self._writer.run(WriteRequest(self._keys.streams, command, parse))
+            held = self._writer.run(WriteRequest(self._keys.streams, command(), parse))
+            if held == _OTHER_NAMES:
+                continue
             if held is None:
                 self._create(value, record)
                 return record, True
@@ -113,6 +124,13 @@ class Registry:
                     return
 
     # -- the steps
+
+    def _checked_names(self, name: str, may_create: MayCreate) -> Sequence[bytes]:
+        """Return all names, beside which `name` may be created, or exists."""
+        names: Sequence[bytes] = self._connections.ask(("HKEYS", self._keys.streams))[0]
+        if name.encode() not in names:
+            may_create([one.decode("utf-8", "backslashreplace") for one in names])
+        return names
 
     def _registered(self, name: str) -> bytes | None:
         held: bytes | None = self._connections.ask(("HGET", self._keys.streams, name))[0]

@@ -27,6 +27,7 @@ from shoal_service.store.contract import (
     EntryKind,
     IdempotencyKey,
     Job,
+    MayCreate,
     PagePlace,
     PageRun,
     References,
@@ -118,10 +119,10 @@ class RedisStore:
     # -- the registry
 
     def create_stream(
-        self, name: str, incarnation: str, settings: bytes, *, max_streams: int
+        self, name: str, incarnation: str, settings: bytes, *, max_streams: int, may_create: MayCreate | None = None
     ) -> tuple[StreamRecord, bool]:
         """See `Store.create_stream`."""
-        return self._registry.create(StreamRecord(name, incarnation, settings, self._clock()), max_streams)
+        return self._registry.create(StreamRecord(name, incarnation, settings, self._clock()), max_streams, may_create)
 
     def get_stream(self, name: str) -> StreamRecord:
         """See `Store.get_stream`."""

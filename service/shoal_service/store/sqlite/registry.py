@@ -4,20 +4,24 @@ Each function runs inside a transaction of the writer. It refuses before it writ
 """
 
 from shoal_service.store import rules
-from shoal_service.store.contract import StreamRecord
+from shoal_service.store.contract import MayCreate, StreamRecord
 from shoal_service.store.rules import START
 from shoal_service.store.sqlite import blob_refs
 from shoal_service.store.sqlite.stream_state import StreamState, find, write_row
 from shoal_service.store.sqlite.writer import Transaction
 
 
-def create_stream(tx: Transaction, record: StreamRecord, max_streams: int) -> tuple[StreamRecord, bool]:
+def create_stream(
+    tx: Transaction, record: StreamRecord, max_streams: int, may_create: MayCreate | None
+) -> tuple[StreamRecord, bool]:
     """Create the stream, as `Store.create_stream`."""
     if record.name in tx.damaged:
         raise rules.damaged_record(record.name)
     if (known := tx.streams.get(record.name)) is not None:
         return known.record, False
     rules.check_stream_limit(record.name, len(tx.streams), max_streams)
+    if may_create is not None:
+        may_create(tx.streams.keys())
     row = tx.db.execute("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0, 0, 0, NULL)", record)
     assert row.lastrowid is not None
     state = StreamState(row.lastrowid, record, 0, START, START, 0)

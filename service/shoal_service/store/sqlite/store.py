@@ -29,6 +29,7 @@ from shoal_service.store.contract import (
     EntryKind,
     IdempotencyKey,
     Job,
+    MayCreate,
     PagePlace,
     PageRun,
     References,
@@ -113,11 +114,13 @@ class SqliteStore:
     # -- the registry
 
     def create_stream(
-        self, name: str, incarnation: str, settings: bytes, *, max_streams: int
+        self, name: str, incarnation: str, settings: bytes, *, max_streams: int, may_create: MayCreate | None = None
     ) -> tuple[StreamRecord, bool]:
         """See `Store.create_stream`."""
         record = StreamRecord(name, incarnation, settings, self._clock())
-        return self._writer.run(partial(registry.create_stream, record=record, max_streams=max_streams))
+        return self._writer.run(
+            partial(registry.create_stream, record=record, max_streams=max_streams, may_create=may_create)
+        )
 
     def get_stream(self, name: str) -> StreamRecord:
         """See `Store.get_stream`."""

@@ -2,7 +2,7 @@
 
 --- script: register
 -- Adds a name to the registry, or returns what it holds under that name.
--- KEYS: streams, format. ARGV: name, value, limit, format version.
+-- KEYS: streams, format. ARGV: name, value, limit, format version, whether the other names are a condition, those.
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if held then
   return {'there', held}
@@ -10,6 +10,15 @@ end
 local n = redis.call('HLEN', KEYS[1])
 if n >= tonumber(ARGV[3]) then
   return {'full', n}
+end
+if ARGV[5] == '1' then
+  local same = n == #ARGV - 5
+  for i = 6, #ARGV do
+    same = same and redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1
+  end
+  if not same then
+    return {'other'}
+  end
 end
 redis.call('SETNX', KEYS[2], ARGV[4])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
