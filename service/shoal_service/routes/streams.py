@@ -2,9 +2,10 @@
 
 import hashlib
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from shoal_service.errors import (
     PreconditionFailedError,
     SettingsMovedError,
     StreamConflictError,
+    StreamGoneError,
     UnknownStreamError,
 )
 from shoal_service.routes import docs
@@ -83,9 +85,10 @@ async def put_stream(request: Request) -> Response:
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
-    await _check_precondition(service, request, name)
+    record = await _matching(service, request, name)
+    may_create = KeyLimits(request).may_create if record is None else partial(_refuse_absent, name)
     check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
-    _, created = await service.streams.create_or_change(name, values, check, KeyLimits(request).may_create)
+    _, created = await service.streams.create_or_change(name, values, check, may_create)
     info = await service.streams.describe(name)
     headers = {"ETag": _etag(info.record)} | ({"Location": f"/streams/{name}"} if created else {})
     return json_answer(encode(_shown(info)), 201 if created else 200, headers)
@@ -103,22 +106,34 @@ async def delete_stream(request: Request) -> Response:
     incarnation.
     """
     service, name = service_of(request), stream_of(request)
-    await _check_precondition(service, request, name)
-    await service.streams.delete(name)
+    record = await _matching(service, request, name)
+    try:
+        await service.streams.delete(name, None if record is None else record.incarnation)
+    except (UnknownStreamError, StreamGoneError):
+        if record is None:
+            raise
+        raise PreconditionFailedError(
+            f"stream {name!r} was deleted meanwhile, and If-Match names it; read the stream again"
+        ) from None
     return Response(status_code=204)
 
 
-async def _check_precondition(service: Service, request: Request, name: str) -> None:
-    """Raise PreconditionFailedError if If-Match does not name the current state of the stream."""
+async def _matching(service: Service, request: Request, name: str) -> StreamRecord | None:
+    """The record that If-Match names; None without this header. Raises PreconditionFailedError."""
     if "if-match" not in request.headers:
-        return
+        return None
     try:
         info = await service.streams.describe(name)
     except UnknownStreamError:
-        raise PreconditionFailedError(
-            f"If-Match was sent, but stream {name!r} does not exist; send the request without If-Match"
-        ) from None
+        _refuse_absent(name)
     _check_matches(request, info.record)
+    return info.record
+
+
+def _refuse_absent(name: str, _names: Collection[str] = ()) -> NoReturn:
+    raise PreconditionFailedError(
+        f"If-Match was sent, but stream {name!r} does not exist; send the request without If-Match"
+    )
 
 
 def _check_matches(request: Request, record: StreamRecord) -> None:

@@ -225,8 +225,11 @@ class Store(Protocol):
     def list_streams(self) -> list[StreamRecord]:
         """Return all records, sorted by name."""
 
-    def delete_stream(self, name: str) -> None:
-        """Delete the stream with everything that it holds. UnknownStreamError when there is none."""
+    def delete_stream(self, name: str, incarnation: str | None = None) -> None:
+        """Delete the stream with everything that it holds. UnknownStreamError when there is none.
+
+        With `incarnation`, StreamGoneError when another one has the name. It stays.
+        """
 
     def append(
         self,

@@ -172,10 +172,13 @@ class StreamRegistry:
                 return stream, True
         return await self._known.with_stream(name, lambda stream: _changed(stream, values, check)), False
 
-    async def delete(self, name: str) -> None:
-        """Delete a stream and all that it holds. Requests that wait for it get StreamGoneError."""
+    async def delete(self, name: str, incarnation: str | None = None) -> None:
+        """Delete a stream and all that it holds. Requests that wait for it get StreamGoneError.
+
+        With `incarnation`, StreamGoneError when another one has the name.
+        """
         stream = await self.get(name)
-        await asyncio.to_thread(self._store.delete_stream, name)
+        await asyncio.to_thread(self._store.delete_stream, name, incarnation)
         self._known.forget(stream)
         self._log.info("stream_deleted", stream=name, incarnation=stream.record.incarnation)
 

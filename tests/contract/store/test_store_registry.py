@@ -89,6 +89,17 @@ def test_a_stream_is_created_only_beside_the_names_that_were_checked(store: Stor
     assert seen == [[names[1]]]
 
 
+def test_another_incarnation_is_not_deleted(store: Store) -> None:
+    store.create_stream("b", "one", b"{}", max_streams=5)
+    store.delete_stream("b", "one")
+    with pytest.raises(UnknownStreamError):
+        store.delete_stream("b", "one")
+    store.create_stream("b", "two", b"{}", max_streams=5)
+    with pytest.raises(StreamGoneError, match="'b'"):
+        store.delete_stream("b", "one")
+    assert store.get_stream("b").incarnation == "two"
+
+
 def test_streams_are_listed_by_name(store: Store) -> None:
     assert store.list_streams() == []
     for name in ("c", "a", "b"):

@@ -220,6 +220,35 @@ async def test_if_match_guards_changes_and_the_end(running: Any) -> None:
     assert gone.status_code == 204
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_a_stream_that_is_deleted_while_its_tag_is_compared(
+    running: Any, monkeypatch: pytest.MonkeyPatch, method: str, again: bool
+) -> None:
+    made = await running.http.put("/streams/moved", json={"n_features": 2})
+    streams = running.service.streams
+    describe = streams.describe
+
+    async def late(name: str) -> Any:
+        found = await describe(name)
+        monkeypatch.undo()
+        await streams.delete(name)
+        if again:
+            await streams.create(name, {"n_features": 2})
+        return found
+
+    monkeypatch.setattr(streams, "describe", late)
+    body = {"json": {"n_features": 2, "concentration": 2.0}} if method == "PUT" else {}
+    reply = await running.http.request(method, "/streams/moved", headers={"If-Match": made.headers["etag"]}, **body)
+    assert reply.status_code == 412, reply.text
+    there = await running.http.get("/streams/moved")
+    assert there.status_code == (200 if again else 404)
+    if again:
+        assert there.json()["incarnation"] != made.json()["incarnation"]
+        assert there.json()["settings"]["concentration"] == made.json()["settings"]["concentration"]
+        assert (await running.http.delete("/streams/moved")).status_code == 204
+
+
 async def test_settings_apply_from_their_place_in_the_log_on(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
     await running.http.put("/streams/default", json={"concentration": 7.0})

@@ -112,10 +112,12 @@ class Registry:
                 self._reported.add(name)
                 _log.error("%s", error)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, incarnation: str | None) -> None:
         """See `Store.delete_stream`."""
         while True:
             record = self.get(name)
+            if incarnation not in (None, record.incarnation):
+                raise rules.gone(name, str(incarnation))
             there = self._registered(name)
             if there is not None and parse_record(name, there)[1].incarnation == record.incarnation:
                 ending = DELETING + there[1:]

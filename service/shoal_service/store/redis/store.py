@@ -132,9 +132,9 @@ class RedisStore:
         """See `Store.list_streams`."""
         return self._registry.list()
 
-    def delete_stream(self, name: str) -> None:
+    def delete_stream(self, name: str, incarnation: str | None = None) -> None:
         """See `Store.delete_stream`."""
-        self._registry.delete(name)
+        self._registry.delete(name, incarnation)
 
     # -- the log
 

@@ -30,12 +30,14 @@ def create_stream(
     return record, True
 
 
-def delete_stream(tx: Transaction, name: str) -> None:
+def delete_stream(tx: Transaction, name: str, incarnation: str | None) -> None:
     """Delete the stream with all its rows. Its payloads become garbage."""
     if name in tx.damaged:
         raise rules.damaged_record(name)
     if name not in tx.streams:
         raise rules.unknown(name)
+    if incarnation is not None:
+        find(tx.streams, name, incarnation)  # raises for another one
     stream = tx.streams[name].id
     for table in ("entries", "checkpoints", "dead_letters", "blobs"):
         tx.db.execute(f"INSERT INTO garbage SELECT first_chunk, size FROM {table} WHERE stream = ?", (stream,))

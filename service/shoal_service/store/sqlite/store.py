@@ -133,9 +133,9 @@ class SqliteStore:
         """See `Store.list_streams`."""
         return [found.record for _, found in sorted(self._streams.all().items())]
 
-    def delete_stream(self, name: str) -> None:
+    def delete_stream(self, name: str, incarnation: str | None = None) -> None:
         """See `Store.delete_stream`. The file does not shrink; its free pages are used again."""
-        self._writer.run(partial(registry.delete_stream, name=name))
+        self._writer.run(partial(registry.delete_stream, name=name, incarnation=incarnation))
 
     # -- the log
 
