@@ -280,13 +280,14 @@ class Stream:
         if any(event.kind == "restored" for event in later):  # another state, with another past
             return None
         refined = any(event.kind == "adopted" for event in later)
+        refined_before = feed.begins > Place(0, 0) or any(event.kind == "adopted" for event in earlier)
         returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
         if earlier:
             points_seen = int(earlier[-1].data["offset"])
             if any(event.data.get("offset") == points_seen for event in later):
                 points_seen -= 1  # a refinement sees no points: what retired just before the event counts, too
-            return Since(points_seen, refined, returned)
-        return Since(0 if later else view.points_seen, refined, returned)
+            return Since(points_seen, refined, refined_before, returned)
+        return Since(0 if later else view.points_seen, refined, refined_before, returned)
 
     async def labels(self) -> Labels:
         """The labels of the components. A store that does not answer soon leaves the last ones in force."""

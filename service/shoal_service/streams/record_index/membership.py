@@ -43,12 +43,14 @@ class Since(NamedTuple):
     points_seen: int
     refined: bool
     """Whether a refinement was adopted since then."""
+    refined_before: bool
+    """Whether one may have been adopted by then, which may have assigned records again."""
     returned: frozenset[int] = frozenset()
     """Components that have come back since then."""
 
 
-Choose: TypeAlias = Callable[[Columns, IntArray], npt.NDArray[np.bool_]]
-"""Which rows are wanted, by their columns and the component that is stored for each, reassignments included."""
+Choose: TypeAlias = Callable[[Columns], npt.NDArray[np.bool_]]
+"""Which rows are wanted, by their columns, reassignments included."""
 
 
 class _Found(NamedTuple):
@@ -71,8 +73,8 @@ def members(
 ) -> Page:
     """Up to `limit` records of a live component after a place. Reads all columns. Raises StoreError."""
 
-    def belongs(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
-        return _each(stored, lambda value: resolver.live(value) == component)
+    def belongs(columns: Columns) -> npt.NDArray[np.bool_]:
+        return _each(_stored(columns), lambda value: resolver.live(value) == component)
 
     rank = lambda columns: _rank(order, columns.log_offset, columns.log_density)  # noqa: E731
     return retried(lambda: _page(reader, belongs, rank, limit, after, bounds))
@@ -84,17 +86,21 @@ def changed(
     """Up to `limit` records, by log offset, that may belong to another component than at a moment.
 
     These are all whose component retired or returned since. If a refinement was adopted since, they are also those that
-    it assigned to another component than the first assignment led to at that moment. None: every record.
+    it assigned to another component than the first assignment led to at that moment, and all that it may have assigned
+    again where an earlier refinement had moved some. None: every record.
     """
 
-    def may_differ(columns: Columns, stored: IntArray) -> npt.NDArray[np.bool_]:
+    def may_differ(columns: Columns) -> npt.NDArray[np.bool_]:
+        stored = _stored(columns)
         if since is None:
             return np.ones(len(stored), dtype=np.bool_)
         differ = _each(
             stored,
             lambda value: resolver.retired_after(value, since.points_seen) or resolver.live(value) in since.returned,
         )
-        if since.refined:
+        if since.refined and since.refined_before:  # where a record was then is not stored
+            differ |= columns.refined >= 0
+        elif since.refined:
             values, inverse = np.unique(columns.assigned, return_inverse=True)
             before = [resolver.live_at(int(value), since.points_seen) for value in values]
             differ |= (stored != columns.assigned) & (stored != np.array(before, dtype=np.int64)[inverse])
@@ -149,7 +155,7 @@ def _rows_of(
     for place, run in enumerate(head.runs):
         for first, columns in reader.columns(run):
             shown = ((columns.flags & REASSIGNED) == 0) & (columns.arrived >= bounds.arrived_from)
-            rows = np.flatnonzero(shown & choose(columns, _components(columns, offsets, moved_to)))
+            rows = np.flatnonzero(shown & choose(_with_reassignments(columns, offsets, moved_to)))
             if rows.size:
                 at = columns.log_offset[rows]
                 parts.append(_Found(np.full(rows.size, place), first + rows, at, rank_of(columns)[rows]))
@@ -171,13 +177,17 @@ def _reassignments(reader: RecordReader, head: Head) -> tuple[IntArray, IntArray
     return offsets, np.array([moved[offset] for offset in offsets.tolist()], dtype=np.int64)
 
 
-def _components(columns: Columns, offsets: IntArray, moved_to: IntArray) -> IntArray:
-    """The stored component of each row, with the reassignments that lie in other rows."""
-    own = np.where(columns.refined >= 0, columns.refined, columns.assigned)
-    if offsets.size:
-        at = np.minimum(np.searchsorted(offsets, columns.log_offset), offsets.size - 1)
-        own = np.where(offsets[at] == columns.log_offset, moved_to[at], own)
-    return own
+def _with_reassignments(columns: Columns, offsets: IntArray, moved_to: IntArray) -> Columns:
+    """The columns with the reassignments that lie in other rows."""
+    if not offsets.size:
+        return columns
+    at = np.minimum(np.searchsorted(offsets, columns.log_offset), offsets.size - 1)
+    return columns._replace(refined=np.where(offsets[at] == columns.log_offset, moved_to[at], columns.refined))
+
+
+def _stored(columns: Columns) -> IntArray:
+    """The component that is stored for each row: that of the last refinement, else the first one."""
+    return np.where(columns.refined >= 0, columns.refined, columns.assigned)
 
 
 def _rank(order: Order, log_offset: IntArray, log_density: npt.NDArray[np.float32]) -> Array:

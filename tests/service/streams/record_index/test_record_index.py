@@ -10,10 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal.mixture.lineage import empty_lineage
 from shoal_service.errors import StaleWriterError, StoreFormatError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun, StreamRecord
 from shoal_service.streams.learner.keyed_records import KeyedRecords
-from shoal_service.streams.record_index import REASSIGNED, TEXT_TIME, Bounds, Limits, RecordReader, RecordRows
+from shoal_service.streams.record_index import (
+    REASSIGNED,
+    TEXT_TIME,
+    Bounds,
+    FamilyTree,
+    Limits,
+    RecordReader,
+    RecordRows,
+    Resolver,
+    Since,
+    changed,
+)
 from shoal_service.streams.record_index import RecordWriter as Writer
 from shoal_service.streams.record_index import change as change_module
 from shoal_service.streams.record_index import merge as merge_module
@@ -506,6 +518,29 @@ class _Course:
                 expect(record, key, self.stored[key])
             else:
                 assert record is None
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_record_that_a_refinement_moves_back_has_changed_since_the_one_before(joined: bool) -> None:
+    """What it was in between is not stored. Since before both refinements it has not changed."""
+    pages = Pages()
+    writer = pages.writer()
+    writer.add(made([b"a", b"b", b"c"], 7))  # assigned to 0, 1 and 2
+    writer.flush(1, PLENTY, 0.0)
+    for seq, components in ((2, (1, 1, 2)), (3, (0, 1, 2))):  # `a` to 1 and back
+        for i, component in enumerate(components):
+            writer.add(made([b"abc"[i : i + 1]], 7 + i, component=component, flags=REASSIGNED))
+        writer.flush(seq, PLENTY, 0.0)
+        while joined and writer.join_runs():
+            pass
+    reader, resolver = RecordReader(pages.read), Resolver(FamilyTree(np.arange(3), empty_lineage()))
+
+    def listed(refined_before: bool) -> set[bytes]:
+        since = Since(9, refined=True, refined_before=refined_before)
+        return {record.key for record in changed(reader, resolver, since, 10, None, Bounds()).records}
+
+    assert b"a" in listed(refined_before=True)
+    assert listed(refined_before=False) == set()
 
 
 def test_the_time_of_a_forgotten_key_is_in_no_page() -> None:
