@@ -54,5 +54,9 @@ def test_a_store_that_cannot_be_read_ends_with_6(shoal: Callable[..., Any], tmp_
     done = shoal("doctor", "--data", tmp_path)
     assert done.exit_code == 6
     assert "holds no store" in done.stderr
+    (tmp_path / "shoal.sqlite3").touch()
+    done = shoal("doctor", "--data", tmp_path)
+    assert done.exit_code == 6
+    assert "is empty or holds another database, no shoal store; restore it from a copy" in done.stderr
     assert shoal("doctor", "--redis", "redis://127.0.0.1:1").exit_code == 6
     assert shoal("doctor", "--data", tmp_path, "--redis", "redis://127.0.0.1").exit_code == 2

@@ -41,7 +41,11 @@ def open_read_only(folder: Path) -> Iterator[tuple[sqlite3.Connection, int, bool
             with closing(sqlite3.connect(f"{path.as_uri()}?{options}", uri=True, isolation_level=None)) as db:
                 db.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # damaged text is still read
                 version = format_version(db, path)
-                if version is None or version < CHECKSUMS_SINCE:
+                if version is None:
+                    raise StoreFormatError(
+                        f"{path} is empty or holds another database, no shoal store; restore it from a copy"
+                    )
+                if version < CHECKSUMS_SINCE:
                     raise StoreFormatError(
                         f"{path} has format {version}, from before checksums; start shoal once, which converts it"
                     )
