@@ -118,6 +118,19 @@ def test_parquet_files_have_each_event_once_and_the_changed_records(tmp_path: Pa
     assert set(feed.asked) == {IDS[7]}  # the event before the write that has the merge
 
 
+def test_a_damaged_last_parquet_file_is_named_and_can_be_removed(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export(ParquetSink(tmp_path), Feed())
+    *whole, last = sorted(tmp_path.glob("[0-9]*.parquet"))
+    last.write_bytes(last.read_bytes()[:60])
+    with pytest.raises(CommandError, match=f"{last.name} is no whole Parquet file .*; remove it"):
+        ParquetSink(tmp_path).position()
+    last.unlink()
+    export(ParquetSink(tmp_path), Feed())
+    rows = [row["id"] for path in (*whole, last) for row in parquet.read_table(path).to_pylist()]
+    assert rows == IDS
+
+
 def test_a_kafka_topic_has_each_event_at_least_once(tmp_path: Path) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
     from harness.mock_kafka import MockKafka

@@ -151,7 +151,13 @@ class ParquetSink:
         files = self._files()
         if not files:
             return None
-        metadata = self._pa.parquet.read_schema(files[-1]).metadata or {}
+        try:
+            metadata = self._pa.parquet.read_schema(files[-1]).metadata or {}
+        except self._pa.ArrowException as error:
+            raise CommandError(
+                f"{files[-1]} is no whole Parquet file ({str(error)[:100]}), so the position is not known; remove it, "
+                "and its events are written again"
+            ) from None
         found: bytes = metadata.get(b"position", b"")
         return found.decode() or None
 
