@@ -52,7 +52,7 @@ def test_every_family_and_every_kind_of_prior(stream: SimpleNamespace, family: s
 
 def test_a_product_of_families_whose_pieces_between_decays_are_short(stream: SimpleNamespace) -> None:
     """Its blocks read copies of the masses, which a decay makes old."""
-    x, _ = stream.nine(N, seed=4, spacing=3.0)
+    x, _ = stream.nine(1_200, seed=4, spacing=3.0)
     family = {0: "diagonal", 1: "gaussian"}
     settings = stream.settings(n_features=2, family=family, half_life=300.0, warmup_points=200)
     whole = to_bytes(stream.feed(settings, x).state)
