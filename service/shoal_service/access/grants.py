@@ -10,7 +10,7 @@ from shoal_service.errors import ParameterError
 
 MAX_PATTERNS = 100
 MAX_NAME = 100
-_PATTERN = re.compile(r"[a-z0-9_*?\[\]!-]{1,128}")
+_PATTERN = re.compile(r"(?=.{1,128}\Z)(?:[a-z0-9_*?-]|\[!?[a-z0-9_-]+\])+")
 
 
 class Limits(NamedTuple):
