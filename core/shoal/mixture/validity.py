@@ -376,6 +376,8 @@ def check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
 
 
 def _check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
+    if not cache:  # of a family without kernels
+        return
     fresh = refresh(family, stats)
     if not hasattr(family, "cache_scales"):
         _check_exact(family, fresh, cache)

@@ -13,7 +13,7 @@ from shoal.families.predictive_cache import NoCache, cache_type, has_kernels
 from shoal.families.product import canonical_text
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.points.rows import SparseRows
-from shoal.sequential import assimilate_inplace, initial_state, ready
+from shoal.sequential import assimilate_inplace, initial_state, stream_kernels
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, Piece, new_components
 
@@ -132,9 +132,9 @@ def test_the_child_that_compiles_finds_the_kernels_of_each_version(
     weak: Any = FAMILIES[canonical_text(REALS)].weak(5)
     prior = type(weak)(*weak.blocks, version=version)
     kernels: list[Any] = []
-    monkeypatch.setattr(ready, "yield_to_others", lambda: None)
-    monkeypatch.setattr(ready, "warm_search", lambda family: None)
-    monkeypatch.setattr(ready, "call_all", lambda calls: kernels.extend(kernel for kernel, _ in calls))
-    ready.compile_for([(prior.name, cache_type(prior).__name__)], [])
-    assert (ready.sva_pass in kernels) == (version == 2)
-    assert ready.standardise_into in kernels
+    monkeypatch.setattr(stream_kernels, "yield_to_others", lambda: None)
+    monkeypatch.setattr(stream_kernels, "warm_search", lambda family: None)
+    monkeypatch.setattr(stream_kernels, "call_all", lambda calls: kernels.extend(kernel for kernel, _ in calls))
+    stream_kernels.compile_for([(prior.name, cache_type(prior).__name__)], [])
+    assert (stream_kernels.sva_pass in kernels) == (version == 2)
+    assert stream_kernels.standardise_into in kernels
