@@ -124,19 +124,19 @@ class UpdatedByRankOne(Protocol):
         """Of a cache (K rows)."""
 
 
-class RoundsCache(Protocol):
+class InexactCache(Protocol):
     """A family whose cache is not exact to rounding for all statistics."""
 
     def cache_rounding(self, cache: Any) -> Array:
-        """(K,) how far rounding may move a cache, as a part of its size; infinite: it has no digits."""
+        """(K,) how far rounding may move a cache, as a part of its size; infinite where no digit of it is certain."""
 
 
 def cache_rounding(family: AnyFamily, cache: AnyCache) -> Array:
     """(K,) how far rounding may move a cache that absorbs no rank-one updates, as a part of its size; zeros where
-    nothing in it cancels, infinite where it has no digits."""
+    nothing in it cancels, infinite where no digit of it is certain."""
     if not hasattr(family, "cache_rounding"):
         return np.zeros(len(cache[0]))
-    return cast(RoundsCache, family).cache_rounding(cache)
+    return cast(InexactCache, family).cache_rounding(cache)
 
 
 def has_kernels(family: AnyFamily) -> bool:

@@ -408,7 +408,7 @@ def _check_exact(family: AnyFamily, fresh: Any, cache: Any) -> None:
         require(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
         error, size = np.abs(field - due).reshape(len(due), -1), np.abs(due).reshape(len(due), -1)
         close = error <= tolerance[:, None] * (1.0 + size)
-        if not name.startswith("log_"):
+        if not name.startswith("log_"):  # where no digit is certain, the sign still is
             close &= np.isfinite(tolerance)[:, None] | (np.sign(field) == np.sign(due)).reshape(close.shape)
         require(bool(close.all()), f"cache.{name} is not of the statistics")
 

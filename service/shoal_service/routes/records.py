@@ -29,7 +29,7 @@ from shoal_service.wire.models import ForgottenOut, LookupIn, LookupOut, MemberR
 endpoints = Endpoints("records")
 
 MAX_LIMIT = 1_000
-_OF_THE_LOG = "log"
+_LOG_ORDER = "log"
 """Name of the order of `GET /records` in its cursors."""
 
 FORGOTTEN = "key, time and payload are forgotten; what the components learnt from the point stays"
@@ -62,11 +62,11 @@ async def changed_records(
     service, name = service_of(request), stream_of(request)
     stream = await service.streams.get(name)
     event = None if changed_since is None else event_place(stream, changed_since)
-    after = None if cursor is None else Position(*decode_rank(cursor, _OF_THE_LOG))
+    after = None if cursor is None else Position(*decode_rank(cursor, _LOG_ORDER))
     found, last = await service.streams.changed_since(
         name, event, limit, after, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
-    following = None if last is None else encode_cursor(*last, _OF_THE_LOG)
+    following = None if last is None else encode_cursor(*last, _LOG_ORDER)
     labels = await labels_of(service, name)
     return json_answer(encode({"records": [shown(record, labels) for record in found], "next": following}))
 

@@ -85,7 +85,7 @@ async def put_stream(request: Request) -> Response:
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         body, kind, encoding = upload
         values = decode_stream_settings(body, kind, service.limits, content_encoding=encoding)
-    record = await _matching(service, request, name)
+    record = await _if_match_record(service, request, name)
     may_create = KeyLimits(request).may_create if record is None else partial(_refuse_absent, name)
     check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check, may_create)
@@ -106,7 +106,7 @@ async def delete_stream(request: Request) -> Response:
     incarnation.
     """
     service, name = service_of(request), stream_of(request)
-    record = await _matching(service, request, name)
+    record = await _if_match_record(service, request, name)
     try:
         await service.streams.delete(name, None if record is None else record.incarnation)
     except (UnknownStreamError, StreamGoneError):
@@ -118,7 +118,7 @@ async def delete_stream(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _matching(service: Service, request: Request, name: str) -> StreamRecord | None:
+async def _if_match_record(service: Service, request: Request, name: str) -> StreamRecord | None:
     """The record that If-Match names; None without this header. Raises PreconditionFailedError."""
     if "if-match" not in request.headers:
         return None

@@ -110,7 +110,7 @@ class _Waiter:
             self._loop.call_soon_threadsafe(once)
 
 
-PREPARED = 100
+VIEWS_PREPARED = 100
 """Views after a reader that are prepared for the next one. Those of a stream that nobody reads are not: of many streams
 few have readers, and a view is made for each small batch."""
 
@@ -129,7 +129,7 @@ class Board:
         self._learnt = RecentRows()
         self._failure: Callable[[], ServiceError] | None = None
         self._on_wait = on_wait
-        self._unread = PREPARED  # views since a reader came
+        self._unread = VIEWS_PREPARED  # views since a reader came
 
     @property
     def view(self) -> PublishedView | None:
@@ -143,7 +143,7 @@ class Board:
 
     def publish(self, view: PublishedView) -> None:
         """Show a view, and release the requests that waited for it."""
-        if self._unread < PREPARED:
+        if self._unread < VIEWS_PREPARED:
             view.prepare()
             self._unread += 1
         with self._lock:

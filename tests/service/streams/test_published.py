@@ -61,7 +61,7 @@ async def test_views_are_prepared_for_predictions_only_where_somebody_reads_them
 ) -> None:
     prepared: list[int] = []
     monkeypatch.setattr(PublishedView, "prepare", lambda view: prepared.append(view.seq))
-    monkeypatch.setattr(board_module, "PREPARED", 3)
+    monkeypatch.setattr(board_module, "VIEWS_PREPARED", 3)
     board = Board()
     board.publish(view(1, 10))
     assert prepared == []

@@ -11,8 +11,8 @@ class OwnThread:
 
     can_rest = False
     """Whether the learner lets its state go when nobody uses the stream."""
-    log_is_near = False
-    """Whether a read that finds no entry costs nothing, each entry is announced, and the log cannot lose its end."""
+    log_is_local = False
+    """Whether this process alone appends to the log and announces each entry, so that a wait needs no poll."""
 
     def __init__(self, turn: Callable[[], float | None], name: str) -> None:
         """`turn` gives None at the end."""

@@ -25,8 +25,8 @@ class PooledTask:
 
     can_rest = True
     """Whether the learner lets its state go when nobody uses the stream."""
-    log_is_near = True
-    """Whether a read that finds no entry costs nothing, each entry is announced, and the log cannot lose its end."""
+    log_is_local = True
+    """Whether this process alone appends to the log and announces each entry, so that a wait needs no poll."""
 
     def __init__(self, pool: "LearnerPool", turn: Callable[[], float | None]) -> None:
         """`turn` gives the seconds until the next turn unless `set` is called before, and None at the end."""

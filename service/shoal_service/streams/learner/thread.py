@@ -66,7 +66,7 @@ READ_BYTES, MOST_READ_BYTES = 8 << 20, 64 << 20
 REPORT_S = 0.02
 """Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
 WAIT_S = 5.0
-"""Longest wait for an entry or a request where the log is not near. After that it is read in any case, to notice one
+"""Longest wait for an entry or a request where the log is not local. After that it is read in any case, to notice one
 that lost its end. Also the pause before a refinement that could not be queued is tried again."""
 KERNELS_S = 0.1
 """How often the thread looks whether the kernels of its stream are compiled."""
@@ -507,14 +507,14 @@ class Learner:
         if self._refinements.waiting:
             self._refinements.check_due(self._working.state)
         wait_s = self._checkpoints.due_in_s(self._working)
-        if self._refinements.waiting or not self._task.log_is_near:
+        if self._refinements.waiting or not self._task.log_is_local:
             wait_s = min(wait_s, WAIT_S)
         if self._reported != self._applied:
             wait_s = min(wait_s, retry_policy.RETRY_S)
         if self._task.wait_for_entries(self._store, self.stream, self._working.seq, wait_s):
             self._read_due = 0.0
             return 0.0
-        if self._read_due == 0.0 and not self._task.log_is_near:
+        if self._read_due == 0.0 and not self._task.log_is_local:
             self._read_due = time.monotonic() + WAIT_S
         if not self._task.is_set() and self._records.join_runs():  # a quiet moment; there may be more to join
             wait_s = min(wait_s, WAIT_S)

@@ -119,7 +119,7 @@ class Change:
         runs = [self._written(run) if isinstance(run, NewRun) else run for run in self._runs]
         kept = {run.number for run in runs}
         for run in runs:
-            if self._gone_from(run):
+            if self._removed_keys(run):
                 self._unwritten.pages |= self._without_forgotten(run)
         gone = [PageRun(run.number, run.n_pages) for run in self._before.runs if run.number not in kept]
         gone += [run for run in self.orphans if run.run not in kept]
@@ -134,11 +134,11 @@ class Change:
         if start == end:
             return
         encoder = RunEncoder(self._next_number())
-        for stretch in merged(self._reader, self._runs[start:end], self._gone_from, after_offset):
+        for stretch in merged(self._reader, self._runs[start:end], self._removed_keys, after_offset):
             self._put(encoder.number, encoder.add(stretch))
         self._runs[start:end] = [self._finished(encoder)] if encoder.n_rows else []
 
-    def _gone_from(self, run: Run) -> frozenset[bytes]:
+    def _removed_keys(self, run: Run) -> frozenset[bytes]:
         """The keys that a run loses. A run that this change has made lost them already, and may hold records that came
         under these keys later."""
         return self._forgotten if run.number < self._before.next_run else frozenset()

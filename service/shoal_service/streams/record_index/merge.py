@@ -15,15 +15,15 @@ STRETCH_ROWS = 1 << 15
 def merged(
     reader: RecordReader,
     runs: Sequence[Run | NewRun],
-    gone_from: Callable[[Run], frozenset[bytes]],
+    removed_keys: Callable[[Run], frozenset[bytes]],
     after_offset: int = -1,
 ) -> Iterator[NewRun]:
     """The newest version of each key in the runs, which are given oldest first, in stretches that are not empty.
 
-    Without rows up to `after_offset`, and without rows of a run whose key is among those that it loses (`gone_from`) or
-    was forgotten before. Raises StoreError, and RunMovedError.
+    Without rows up to `after_offset`, and without rows of a run whose key is among its `removed_keys` or was forgotten
+    before. Raises StoreError, and RunMovedError.
     """
-    cursors = [_Cursor(reader, run, gone_from) for run in runs]
+    cursors = [_Cursor(reader, run, removed_keys) for run in runs]
     n_stretches = max(1, -(-sum(run.n_rows for run in runs) // STRETCH_ROWS))
     for stretch in range(1, n_stretches + 1):
         bound = None if stretch == n_stretches else np.uint64((stretch << 64) // n_stretches)
@@ -39,9 +39,11 @@ def merged(
 class _Cursor:
     """A place in one run."""
 
-    def __init__(self, reader: RecordReader, run: Run | NewRun, gone_from: Callable[[Run], frozenset[bytes]]) -> None:
+    def __init__(
+        self, reader: RecordReader, run: Run | NewRun, removed_keys: Callable[[Run], frozenset[bytes]]
+    ) -> None:
         self._reader = reader
-        self._gone = frozenset[bytes]() if isinstance(run, NewRun) else gone_from(run)
+        self._gone = frozenset[bytes]() if isinstance(run, NewRun) else removed_keys(run)
         self._read_pages = 0
         self._run: Run | None = None
         if isinstance(run, NewRun):

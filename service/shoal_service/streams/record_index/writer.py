@@ -42,7 +42,7 @@ class RecordWriter:
         self._forgotten: list[bytes] = []
         self._limits_due = False
         self._in_doubt: _InDoubt | None = None
-        self._orphans = _runs_behind(read, self._head.next_run)  # runs of which pages were written and no head
+        self._orphans = _orphaned_runs(read, self._head.next_run)  # runs of which pages were written and no head
 
     @property
     def seq(self) -> int:
@@ -172,8 +172,8 @@ class RecordWriter:
         self._n_bytes += doubt.n_bytes
 
 
-def _runs_behind(read: ReadPages, next_run: int) -> list[PageRun]:
-    """Runs from a number on, of which a process that crashed has written pages and no head. Raises StoreError.
+def _orphaned_runs(read: ReadPages, next_run: int) -> list[PageRun]:
+    """Runs from a number on whose pages were written by a process that crashed before its head. Raises StoreError.
 
     The pages of a run are written in order from page 1 on, page 0 last. A change makes a few runs, of which some may
     have no page in the store.
