@@ -18,7 +18,7 @@ from shoal.estimators.points import checked_for, feature_names_of
 from shoal.estimators.random_state import generator_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily, known_family
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, Progress, TellingFeature
-from shoal.offline import Dataset, is_dataset, open_dataset
+from shoal.offline import Dataset, is_dataset, open_dataset, open_dataset_like
 from shoal.points.arrays import Array, IntArray, as_points
 from shoal.points.rows import Points
 from shoal.runtime.executors import executor_of
@@ -223,6 +223,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             generator_of(self.random_state),
             self.callback,
         )
+        self._column_names = feature_names_of(self)
         self._publish(self._fitted)
         return self
 
@@ -243,16 +244,18 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         )
         self.n_features_in_ = dataset.n_features
         self.__dict__.pop("feature_names_in_", None)
+        self._column_names = dataset.names
         self._publish(self._fitted)
         return self
 
     def write_predictions(self, X: Any, folder: Any) -> list[str]:
         """Predict the rows of a data set on disk, as `fit` reads it, and write a Parquet file for each of its files.
 
-        Columns are `label`, as from `predict`, and `log_density`, as from `score_samples`, in the order of the rows.
-        Returns the names of the files within the folder. Raises InputError, ShapeError.
+        Where the fit had names of columns, columns are read by these. Those written are `label`, as from `predict`, and
+        `log_density`, as from `score_samples`, in the order of the rows. Returns the names of the files within the
+        folder. Raises InputError, ShapeError.
         """
-        fitted, dataset = self._of_fit(), open_dataset(X)
+        fitted, dataset = self._of_fit(), open_dataset_like(X, self._column_names)
         if dataset.n_features != self.n_features_in_:
             raise ShapeError(
                 f"the data set has {dataset.n_features} features, the fit {self.n_features_in_}; give others"

@@ -10,9 +10,9 @@ Executors stand in `runtime.executors`.
 
 from shoal.offline.dataset import Dataset
 from shoal.offline.fit import DatasetFit, FitSettings, fit_dataset, sample_rows
-from shoal.offline.opening import is_dataset, open_dataset
+from shoal.offline.opening import is_dataset, open_dataset, open_dataset_like
 from shoal.offline.passes import Observer, Work, sampled
-from shoal.offline.predictions import PredictTask, write_predictions
+from shoal.offline.predictions import PredictTask, output_names, write_predictions
 
 __all__ = [
     "Dataset",
@@ -24,6 +24,8 @@ __all__ = [
     "fit_dataset",
     "is_dataset",
     "open_dataset",
+    "open_dataset_like",
+    "output_names",
     "sample_rows",
     "sampled",
     "write_predictions",

@@ -1,6 +1,7 @@
 """Blocks of a `pyarrow.dataset`, with the extra `arrow`: row groups of Parquet, and whole files of other formats."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,14 +35,15 @@ class ArrowBlock(NamedTuple):
 
 
 class _Arrow(NamedTuple):
-    """The modules of pyarrow that are used."""
+    """What is used of pyarrow."""
 
     pa: Any
     dataset: Any
+    partition_keys: Any
 
 
 def pyarrow_dataset() -> _Arrow:
-    """pyarrow and its function that makes a data set. Raises SettingError where it is not installed."""
+    """pyarrow, and functions of its data sets. Raises SettingError where it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.dataset
@@ -49,7 +51,22 @@ def pyarrow_dataset() -> _Arrow:
         raise SettingError(
             "Parquet and Arrow files need pyarrow; run pip install 'shoal[arrow]', or save the points as npy"
         ) from None
-    return _Arrow(pa, pyarrow.dataset.dataset)
+    return _Arrow(pa, pyarrow.dataset.dataset, pyarrow.dataset.get_partition_keys)
+
+
+def open_arrow_files(paths: list[str], kind: str, columns: Sequence[str] | None) -> Dataset:
+    """The data set of files of one format of pyarrow. Its columns are those of the first file with rows.
+
+    Raises InputError, SettingError, ShapeError.
+    """
+    arrow = pyarrow_dataset()
+    with _named_in_errors(arrow, paths[0]):
+        source = arrow.dataset(paths, format=kind)
+    for fragment in source.get_fragments():
+        with _named_in_errors(arrow, fragment.path):
+            if fragment.count_rows():
+                return open_arrow(source.replace_schema(fragment.physical_schema), columns)
+    return open_arrow(source, columns)
 
 
 def open_arrow(source: Any, columns: Sequence[str] | None) -> Dataset:
@@ -61,22 +78,52 @@ def open_arrow(source: Any, columns: Sequence[str] | None) -> Dataset:
     if any(lists) and len(names) > 1:
         listed = names[lists.index(True)]
         raise SettingError(f"column {listed!r} holds lists, beside other columns; choose it alone, or leave it out")
-    for name, kind in zip(names, kinds, strict=True):
-        held = kind.value_type if lists[0] else kind
-        if not (arrow.pa.types.is_integer(held) or arrow.pa.types.is_floating(held)):
-            raise SettingError(f"column {name!r} holds {kind}; choose columns of numbers")
-    files, width = [], 0 if lists[0] else len(names)
+    files, width = [], 0 if any(lists) else len(names)
     for fragment in _fragments(source):
         path = getattr(fragment, "path", None) or str(fragment)
-        if lists[0]:
-            own = _length(fragment, source.schema, names[0])
-            width = width or own
-            if own:
+        with _named_in_errors(arrow, path):
+            if not fragment.count_rows():
+                files.append(File(path, path, ()))
+                continue
+            schema = _schema_of(arrow, source.schema, fragment, names, path)
+            if any(lists):
+                own = _length(fragment, schema, names[0], path)
+                width = width or own
                 check_width(own, width, path)
-        parts = _parts(fragment, block_rows(max(width, 1)))
-        blocks = tuple(ArrowBlock(part, source.schema, tuple(names), width, n, path) for part, n in parts if n)
+            parts = _parts(fragment, block_rows(width))
+        blocks = tuple(ArrowBlock(part, schema, tuple(names), width, n, path) for part, n in parts if n)
         files.append(File(path, path, blocks))
-    return Dataset(tuple(files), width, None if lists[0] else tuple(names))
+    return Dataset(tuple(files), width, None if any(lists) else tuple(names))
+
+
+@contextmanager
+def _named_in_errors(arrow: _Arrow, path: str) -> Iterator[None]:
+    """Raise InputError with the name of the file in the place of an error of pyarrow."""
+    try:
+        yield
+    except (OSError, arrow.pa.ArrowException) as error:
+        raise InputError(f"{path} is not a usable file: {str(error).splitlines()[0]}") from error
+
+
+def _schema_of(arrow: _Arrow, whole: Any, fragment: Any, names: list[str], path: str) -> Any:
+    """The columns of a file, with its own types of numbers: the type of another file could round its values.
+
+    Raises InputError for a column that it lacks, SettingError for one that holds no numbers.
+    """
+    own, fields = fragment.physical_schema, []
+    for name in names:
+        field = whole.field(name)
+        if name not in own.names:
+            if name not in arrow.partition_keys(fragment.partition_expression):
+                raise InputError(
+                    f"{path} has no column {name!r}, as other files have; add it, or choose columns of all files"
+                )
+        elif _is_points(arrow.pa, own.field(name).type, _is_list(arrow.pa, field.type)):
+            field = own.field(name)
+        if not _is_points(arrow.pa, field.type, _is_list(arrow.pa, field.type)):
+            raise SettingError(f"column {name!r} holds {field.type} in {path}; choose columns of numbers")
+        fields.append(field)
+    return arrow.pa.schema(fields)
 
 
 def _parts(fragment: Any, least: int) -> list[tuple[Any, int]]:
@@ -104,13 +151,16 @@ def _fragments(source: Any) -> list[Any]:
         raise SettingError(f"the pyarrow data set cannot be divided: {error} Write the rows to files first") from error
 
 
-def _length(fragment: Any, schema: Any, name: str) -> int:
-    """Length of the lists of a column, from its first row; 0 without rows."""
+def _length(fragment: Any, schema: Any, name: str, path: str) -> int:
+    """Length of the lists of a column, from its first row. Raises ShapeError for an empty list."""
     kind = schema.field(name).type
     if hasattr(kind, "list_size"):
-        return int(kind.list_size)
-    first = fragment.head(1, columns=[name]).column(0).to_pylist()
-    return len(first[0] or ()) if first else 0
+        found = int(kind.list_size)
+    else:
+        found = len(fragment.head(1, columns=[name]).column(0).to_pylist()[0] or ())
+    if not found:
+        raise ShapeError(f"{path}, column {name!r} begins with a row without numbers; fix or drop it")
+    return found
 
 
 def _table(arrow: _Arrow, batch: Any, block: ArrowBlock) -> Any:
@@ -125,6 +175,14 @@ def _table(arrow: _Arrow, batch: Any, block: ArrowBlock) -> Any:
             f"{block.path}, column {block.columns[0]!r} has rows without {block.n_features} numbers; fix or drop them"
         )
     return values.reshape(len(lengths), block.n_features)
+
+
+def _is_points(pa: Any, kind: Any, lists: bool) -> bool:
+    """Whether a type is of numbers, or, with `lists`, of lists of numbers."""
+    if _is_list(pa, kind) != lists:
+        return False
+    held = kind.value_type if lists else kind
+    return bool(pa.types.is_integer(held) or pa.types.is_floating(held))
 
 
 def _is_list(pa: Any, kind: Any) -> bool:

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.errors import InputError, NoPointsError, SettingError
-from shoal.offline.arrow_rows import open_arrow, pyarrow_dataset
+from shoal.errors import InputError, NoPointsError, SettingError, ShapeError
+from shoal.offline.arrow_rows import open_arrow, open_arrow_files
 from shoal.offline.dataset import Dataset
 from shoal.offline.npy_rows import open_npy
 from shoal.runtime.files import files_of, folder_in_common, is_file_name
 
-_ARROW_FORMATS = {"parquet": "parquet", "pq": "parquet", "arrow": "ipc", "feather": "ipc"}
-"""Formats of `pyarrow.dataset` by the end of a file's name."""
+_NPY = "npy"
+_FORMATS = {_NPY: _NPY, "parquet": "parquet", "pq": "parquet", "arrow": "ipc", "feather": "ipc"}
+"""Formats by the end of a file's name: npy, and those of `pyarrow.dataset`."""
 
 
 def is_dataset(source: Any) -> bool:
@@ -40,23 +41,41 @@ def open_dataset(source: Any, columns: Sequence[str] | None = None) -> Dataset:
     return found
 
 
+def open_dataset_like(source: Any, names: Sequence[str] | None) -> Dataset:
+    """The data set of a source for a fit with these features: by their names, by place where either has no names.
+
+    Raises as `open_dataset` does, and ShapeError for an open data set with other names.
+    """
+    is_open = isinstance(source, Dataset) or _is_arrow(source)
+    without_names = not is_open and _files_of(source)[1] == _NPY
+    found = open_dataset(source, None if without_names else names)
+    if names is not None and found.names not in (None, tuple(names)):
+        raise ShapeError(
+            f"the data set has the columns {', '.join(found.names)}, the fit {', '.join(names)}; open those"
+        )
+    return found
+
+
 def _dataset_of_files(source: Any, columns: Sequence[str] | None) -> Dataset:
-    sources = [source] if is_file_name(source) else list(source)
-    paths = files_of(sources, ("npy", *_ARROW_FORMATS))
-    kinds = {path.rpartition(".")[2].lower() for path in paths}
-    if kinds == {"npy"}:
-        if columns is not None:
-            raise SettingError(f"columns are chosen by name, {', '.join(columns)}, but npy files have no names")
-        return _named(open_npy(paths))
-    formats = {_ARROW_FORMATS.get(kind) for kind in kinds}
-    if len(formats) > 1 or None in formats:
-        endings = ", ".join(sorted(kinds))
-        raise InputError(f"the files have the endings {endings}; give files of one format: npy, Parquet or Arrow")
-    arrow = pyarrow_dataset()
-    try:
-        return _named(open_arrow(arrow.dataset(paths, format=formats.pop()), columns))
-    except (OSError, arrow.pa.ArrowException) as error:
-        raise InputError(f"{paths[0]} is not a usable file: {str(error).splitlines()[0]}") from error
+    paths, kind = _files_of(source)
+    if kind != _NPY:
+        return _named(open_arrow_files(paths, kind, columns))
+    if columns is not None:
+        raise SettingError(f"columns are chosen by name, {', '.join(columns)}, but npy files have no names")
+    return _named(open_npy(paths))
+
+
+def _files_of(source: Any) -> tuple[list[str], str]:
+    """The files of a source, and their format: npy, or one of `pyarrow.dataset`. Raises InputError."""
+    paths = files_of([source] if is_file_name(source) else list(source), tuple(_FORMATS))
+    endings = {path.rpartition(".")[2].lower() for path in paths}
+    formats = {_FORMATS.get(ending) for ending in endings}
+    kind = formats.pop()
+    if formats or kind is None:
+        raise InputError(
+            f"the files have the endings {', '.join(sorted(endings))}; give files of one format: npy, Parquet or Arrow"
+        )
+    return paths, kind
 
 
 def _named(found: Dataset) -> Dataset:

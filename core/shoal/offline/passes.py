@@ -17,6 +17,7 @@ from shoal.inference import Model, StickPrior, SweepStart, WindowData, best_entr
 from shoal.mixture import PlacedPrior
 from shoal.offline.dataset import Block, Dataset, chunks_of
 from shoal.points.arrays import Array, IntArray
+from shoal.points.domains import Domain
 from shoal.runtime.executors import Pool, in_order
 from shoal.variational import LeafSums, Planes, TreeFit, added, leaf_log_norms, leaf_sums_of
 
@@ -82,10 +83,24 @@ def sampled(work: Work, family: str, most: int, rng: np.random.Generator) -> Arr
     items = [(block, chosen[places[i] : places[i + 1]] - starts[i]) for i, block in enumerate(work.dataset.blocks)]
     found = []
     for i, rows in enumerate(work.over_blocks("reading", _sample_of_block, (family, work.dataset.n_features), items)):
-        if isinstance(rows, Fault):
-            raise type(rows.error)(f"{work.dataset.place(i, rows.row)}: {rows.error}", row=rows.row)
-        found.append(rows)
+        found.append(without_fault(work.dataset, i, rows))
     return np.concatenate(found)
+
+
+def without_fault(dataset: Dataset, block: int, result: Result | Fault) -> Result:
+    """The result of a block. Raises InputError, with the place of the row, where it is a fault."""
+    if isinstance(result, Fault):
+        raise type(result.error)(f"{dataset.place(block, result.row)}: {result.error}", row=result.row)
+    return result
+
+
+def fault_in(domain: Domain, x: Array, n_features: int, done: int) -> Fault | None:
+    """The first row of a chunk that is no point of the family; `done` rows of the block come before."""
+    try:
+        domain.points(x, n_features)
+    except InputError as error:
+        return Fault(done + (error.row or 0), _of_row(error))
+    return None
 
 
 def _sample_of_block(shared: tuple[str, int], item: tuple[Block, IntArray]) -> Array | Fault:
@@ -94,10 +109,8 @@ def _sample_of_block(shared: tuple[str, int], item: tuple[Block, IntArray]) -> A
     domain = FAMILIES[family].domain
     found, done = [], 0
     for x in chunks_of(block, n_features):
-        try:
-            domain.points(x, n_features)
-        except InputError as error:
-            return Fault(done + (error.row or 0), _of_row(error))
+        if (fault := fault_in(domain, x, n_features, done)) is not None:
+            return fault
         inside = slice(*np.searchsorted(chosen, [done, done + len(x)]))
         found.append(x[chosen[inside] - done])
         done += len(x)

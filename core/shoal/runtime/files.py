@@ -3,7 +3,7 @@
 import glob
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -67,6 +67,12 @@ def files_of(sources: Sequence[FileName], endings: Sequence[str]) -> list[str]:
             )
         found |= dict.fromkeys(own)
     return list(found)
+
+
+def files_in(folder: FileName, names: Iterable[str], paths: Iterable[str]) -> list[str]:
+    """Those of the paths that lead to a file of the folder with one of the names."""
+    inside = {os.path.realpath(os.path.join(folder, name)) for name in names}
+    return [path for path in paths if os.path.realpath(path) in inside]
 
 
 def folder_in_common(paths: Sequence[str]) -> list[str]:

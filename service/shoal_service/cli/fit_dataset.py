@@ -66,13 +66,17 @@ def fit_dataset(
 ) -> None:
     """Fit a `DPMixture` with these settings to a data set on disk, write labels to the folder `out`, and show it."""
     from shoal import DPMixture
-    from shoal.offline import open_dataset
+    from shoal.offline import open_dataset, output_names
     from shoal.runtime.executors import executor_of
 
     _refuse_options_of_text(source, reading)
     executor = executor_of(options.executor and options.executor.value, options.workers, options.address)
     columns = None if reading.columns is None else [name.strip() for name in reading.columns.split(",") if name.strip()]
     dataset = open_dataset(source, columns)
+    if out is not None:  # what the writing would refuse is refused before the fit
+        if out.exists() and not out.is_dir():
+            raise CommandError(f"--out {out} is a file; with --executor it must be a folder, or a name for a new one")
+        output_names(dataset, out)
     with passes_bar(dataset.n_rows) as show:
         model = DPMixture(**settings, executor=executor, callback=show).fit(dataset)
         written = None if out is None else model.write_predictions(dataset, out)

@@ -104,3 +104,59 @@ def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"v": [[1.0, 2.0], [3.0]]}), tmp_path / "x.parquet")
     with pytest.raises(ShapeError, match="'v' has rows without 2 numbers"):
         rows_of(open_dataset(tmp_path / "x.parquet"))
+    for first in (None, []):
+        parquet.write_table(pa.table({"v": pa.array([first, [3.0]])}), tmp_path / "first.parquet")
+        with pytest.raises(ShapeError, match=r"first\.parquet, column 'v' begins with a row without numbers"):
+            open_dataset(tmp_path / "first.parquet")
+
+
+def test_every_file_is_read_with_its_own_type_of_numbers(tmp_path: Path) -> None:
+    exact = [1 / 3, 1e-300]
+    for order in (("float32", "float64", "int64"), ("int64", "float32", "float64")):
+        folder = tmp_path / order[0]
+        folder.mkdir()
+        columns = {
+            "float32": pa.array([0.5, 0.25], pa.float32()),
+            "float64": pa.array(exact),
+            "int64": pa.array([7, 8]),
+        }
+        for place, kind in enumerate(order):
+            parquet.write_table(pa.table({"a": columns[kind]}), folder / f"{place}.parquet")
+        expected = {"float32": [0.5, 0.25], "float64": exact, "int64": [7.0, 8.0]}
+        assert rows_of(open_dataset(folder)).ravel().tolist() == [v for kind in order for v in expected[kind]]
+        lists = tmp_path / f"lists-{order[0]}"
+        lists.mkdir()
+        for place, kind in enumerate(order):
+            values = pa.FixedSizeListArray.from_arrays(columns[kind], 2)
+            parquet.write_table(pa.table({"v": values}), lists / f"{place}.parquet")
+        assert rows_of(open_dataset(lists)).ravel().tolist() == [v for kind in order for v in expected[kind]]
+
+
+def test_the_columns_are_those_of_the_first_file_with_rows(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": pa.nulls(0), "b": pa.nulls(0)}), tmp_path / "0.parquet")
+    parquet.write_table(table(X[:3]), tmp_path / "1.parquet")
+    parquet.write_table(pa.table({"b": X[3:6, 1], "c": ["x"] * 3, "a": X[3:6, 0]}), tmp_path / "2.parquet")
+    found = open_dataset(tmp_path)
+    assert [(file.name, file.n_rows) for file in found.files] == [("0.parquet", 0), ("1.parquet", 3), ("2.parquet", 3)]
+    np.testing.assert_array_equal(rows_of(found), X[:6])
+
+
+def test_a_file_that_does_not_fit_the_others_is_named(tmp_path: Path) -> None:
+    parquet.write_table(table(X[:3]), tmp_path / "0.parquet")
+    other = tmp_path / "1.parquet"
+    parquet.write_table(table(X[:3], "ac"), other)
+    with pytest.raises(InputError, match=r"1\.parquet has no column 'b', as other files have"):
+        open_dataset(tmp_path)
+    np.testing.assert_array_equal(rows_of(open_dataset(tmp_path, ["a"])), np.tile(X[:3, :1], (2, 1)))
+    other.write_bytes(b"PAR1 and nothing")
+    with pytest.raises(InputError, match=r"^\S*1\.parquet is not a usable file"):
+        open_dataset(tmp_path)
+
+
+def test_keys_of_partitions_are_features_like_others(tmp_path: Path) -> None:
+    for key in (1, 2):
+        (tmp_path / f"k={key}").mkdir()
+        parquet.write_table(table(X[:3]), tmp_path / f"k={key}" / "x.parquet")
+    found = open_dataset(arrow.dataset(tmp_path, partitioning="hive"))
+    assert found.names == ("a", "b", "k")
+    assert rows_of(found)[:, 2].tolist() == [1.0] * 3 + [2.0] * 3

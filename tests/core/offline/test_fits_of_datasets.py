@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from scipy.special import digamma, softmax
@@ -11,7 +13,7 @@ from sklearn.base import clone
 
 from harness.losing_workers import KilledProcesses
 from shoal import DPMixture
-from shoal.errors import NotFiniteError, OutsideDomainError, SettingError, ShapeError
+from shoal.errors import InputError, NotFiniteError, OutsideDomainError, SettingError, ShapeError
 from shoal.families import GammaPoisson, NormalInverseWishart
 from shoal.families.natural_statistics import origin_for
 from shoal.mixture import bound_of_responsibilities
@@ -108,6 +110,57 @@ def test_written_labels_are_those_of_predict_in_the_order_of_the_rows(tmp_path: 
     np.testing.assert_allclose(densities, model.score_samples(x), rtol=1e-12)
     assert labels.dtype == np.int64
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"part-{i:02d}.parquet" for i in range(3)]
+
+
+def test_predictions_read_the_columns_of_the_fit_by_name(tmp_path: Path) -> None:
+    x = grid(600, seed=3)
+    for name, columns in (
+        ("fit", {"a": x[:, 0], "b": x[:, 1]}),
+        ("new", {"id": ["?"] * 600, "b": x[:, 1], "a": x[:, 0]}),
+    ):
+        parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    np.save(tmp_path / "plain.npy", x)
+    for model in (fitted(tmp_path / "fit.parquet"), fitted(pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}))):
+        for source in ("new.parquet", "plain.npy"):
+            (name,) = model.write_predictions(tmp_path / source, tmp_path / "out")
+            densities = parquet.read_table(tmp_path / "out" / name)["log_density"]
+            expected = model.score_samples(
+                pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}) if hasattr(model, "labels_") else x
+            )
+            np.testing.assert_allclose(densities, expected, rtol=1e-12)
+    with pytest.raises(ShapeError, match="the columns b, a, the fit a, b"):
+        model.write_predictions(open_dataset(tmp_path / "new.parquet", ["b", "a"]), tmp_path / "out")
+    parquet.write_table(pa.table({"c": x[:, 0], "b": x[:, 1]}), tmp_path / "other.parquet")
+    with pytest.raises(SettingError, match="no column 'a'"):
+        model.write_predictions(tmp_path / "other.parquet", tmp_path / "out")
+
+
+def test_rows_that_are_no_points_get_no_labels(tmp_path: Path) -> None:
+    x = grid(300)
+    model = fitted(saved(tmp_path, x, 3))
+    bad = np.load(tmp_path / "part-01.npy")
+    bad[5, 1] = np.nan
+    np.save(tmp_path / "part-01.npy", bad)
+    with pytest.raises(NotFiniteError, match=r"part-01\.npy, row 5: it holds nan in column 1") as error:
+        model.write_predictions(tmp_path, tmp_path / "out")
+    assert error.value.row == 5
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00.parquet"]
+
+
+def test_predictions_never_replace_the_rows(tmp_path: Path) -> None:
+    x = grid(300)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    parquet.write_table(pa.table({"a": x[:, 0], "b": x[:, 1]}), folder / "x.parquet")
+    before = (folder / "x.parquet").read_bytes()
+    (tmp_path / "link").symlink_to(folder)
+    model = fitted(folder)
+    for out in (folder, tmp_path / "link", tmp_path / "rows" / ".." / "rows"):
+        with pytest.raises(InputError, match=r"would replace the rows in \S*x\.parquet; choose another folder"):
+            model.write_predictions(folder, out)
+    assert (folder / "x.parquet").read_bytes() == before
+    model.write_predictions(folder, folder / "labels")
+    model.write_predictions(folder / "x.parquet", folder / "labels")  # its own labels are replaced
 
 
 def test_every_worker_killed_once_and_the_bits_are_those_of_this_process(tmp_path: Path) -> None:

@@ -98,3 +98,18 @@ def test_what_does_not_fit_together_is_refused(shoal: Shoal, folder: Path, argum
     assert said.exit_code == ExitCode.USAGE, said.output
     assert words in said.stderr.replace("\n", " ")
     assert said.stdout == ""
+
+
+def test_labels_that_cannot_be_written_are_refused_before_the_fit(shoal: Shoal, folder: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "file").write_text("mine")
+    for out, words in (
+        (tmp_path / "file", "is a file; with --executor it must be a folder"),
+        (folder, "would replace the rows"),
+    ):
+        said = shoal("fit", folder, "--executor", "in-process", "--columns", "x,y", "--out", out)
+        assert said.exit_code == ExitCode.USAGE, said.output
+        assert words in said.stderr.replace("\n", " ")
+        assert "reading" not in said.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert (tmp_path / "file").read_text() == "mine"
