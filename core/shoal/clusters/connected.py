@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.mixture import MixtureSnapshot
-from shoal.points.arrays import Array, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray
 
 _LEAST_OVERLAP = 0.3
 """Overlap within a group. Two equal normals 3.9 deviations apart have it."""
@@ -47,12 +47,13 @@ class Connected(NamedTuple):
     """(K,) from 0 to G - 1."""
 
 
-def connected_groups(snapshot: MixtureSnapshot, places: Array) -> Connected | None:
+def connected_groups(snapshot: MixtureSnapshot, places: Array, far: BoolArray) -> Connected | None:
     """Groups with much overlap within and little between them; None where the overlap shows no such gap.
 
     A group has one component or at least four, and one group must be bent or hollow: the density at its centre is low.
     Without this, neighbouring normal clusters would be joined because others are farther away. `places` (K, E) says
-    which components are near, and so compared. Looked for in real features, up to K D^2 = 262,144.
+    which components are near, and so compared; `far` ones (K,) count as small. Looked for in real features, up to
+    K D^2 = 262,144.
     """
     k, d = snapshot.n_components, snapshot.location.size
     family = snapshot.prior
@@ -61,7 +62,7 @@ def connected_groups(snapshot: MixtureSnapshot, places: Array) -> Connected | No
     params = family.posterior(snapshot.stats)
     means, covariances = family.predictive_mean(params), family.predictive_covariance(params)
     good = np.isfinite(covariances).all(axis=(1, 2)) & np.isfinite(means).all(axis=1)
-    large = np.flatnonzero(good & (snapshot.masses >= _SMALL_SHARE * snapshot.masses.mean()))
+    large = np.flatnonzero(good & ~far & (snapshot.masses >= _SMALL_SHARE * snapshot.masses.mean()))
     if large.size < 3:
         return None
     unit = np.sqrt(np.einsum("kdd->d", covariances[large]) / large.size)

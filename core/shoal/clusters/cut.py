@@ -100,22 +100,23 @@ def _checked_resolution(resolution: Any) -> float:
 def _best_number(hierarchy: Hierarchy, resolution: float) -> int:
     k = len(hierarchy.ids)
     penalty = _PENALTY / resolution * hierarchy.cost
-    return int(np.argmin(hierarchy.misfit + penalty * np.arange(1, k + 1))) + 1 if k else 0
+    number = np.arange(hierarchy.fewest, k + 1)
+    return hierarchy.fewest + int(np.argmin(hierarchy.misfit[number - 1] + penalty * number)) if k else 0
 
 
 def _default_number(hierarchy: Hierarchy) -> int:
-    """The number of resolution 1. Where that is one, the number that gains most for each further cluster, if that is
-    more than the criterion asks without the factor.
+    """The number of resolution 1. Where that is the fewest, mostly one, the number that gains most for each further
+    cluster, if that is more than the criterion asks without the factor.
 
     The factor is for groups that are not normal. In many features and few rows it hid all groups: 3,000 handwritten
     digits were one cluster of 71 components, and are 17.
     """
-    found, k = _best_number(hierarchy, 1.0), len(hierarchy.ids)
-    if found != 1 or k == 1:
+    found, k, fewest = _best_number(hierarchy, 1.0), len(hierarchy.ids), hierarchy.fewest
+    if found != fewest or k == fewest:
         return found
-    gain = (hierarchy.misfit[0] - hierarchy.misfit[1:]) / np.arange(1, k)
+    gain = (hierarchy.misfit[fewest - 1] - hierarchy.misfit[fewest:]) / np.arange(1, k - fewest + 1)
     best = int(np.argmax(gain))
-    return best + 2 if gain[best] > hierarchy.cost else 1
+    return fewest + best + 1 if gain[best] > hierarchy.cost else fewest
 
 
 def _members(linkage: Array, n_joins: int) -> IntArray:

@@ -13,6 +13,15 @@ from shoal.points.arrays import Array, BoolArray, IntArray, read_only
 _LEAST_SHARE = 1e-9
 """Least variance within clusters, as a share of the whole, so that copies of one row have a finite cost."""
 
+_FAR_RATIO = 20.0
+_FAR_SHARE = 0.1
+"""Components are far if their points are so many times as far out as those of the median component, and are at most
+this share of all. Their spread would hide all other clusters: a twentieth of the points at a hundred deviations did."""
+
+_SUSPECT_RATIO = 6.0
+"""Where one is far, the farthest is so many times as far from the mean as the median component. The mean itself moves
+by at most a tenth of its distance: (20 - 2) / (1 + 2)."""
+
 
 class Hierarchy(NamedTuple):
     """A tree over the K live components of a mixture. All arrays are read-only."""
@@ -34,6 +43,9 @@ class Hierarchy(NamedTuple):
     """What the Bayesian information criterion asks for a further cluster: (D + 1) / 2 log N nats."""
     n_connected: int
     """Number of groups of connected components; 0 where the components do not fall into such groups."""
+    fewest: int = 1
+    """Fewest clusters, unless a number is asked for: with fewer, a component that is far out has ordinary ones in its
+    cluster."""
 
 
 def hierarchy_of(snapshot: MixtureSnapshot) -> Hierarchy:
@@ -43,13 +55,64 @@ def hierarchy_of(snapshot: MixtureSnapshot) -> Hierarchy:
     tree over `places`, weighted by mass. The tree is a function of the snapshot alone. Cost about K^2 (D + 10)
     operations, memory 8 K^2 bytes.
     """
-    where = places(snapshot)
-    connected = connected_groups(snapshot, where)
-    linkage = weighted_ward(where, snapshot.masses) if connected is None else _above(connected, where, snapshot.masses)
-    misfit, cost = misfit_of(snapshot, linkage)
+    where, far = places(snapshot), far_components(snapshot)
+    connected = connected_groups(snapshot, where, far)
+    if connected is not None:
+        linkage, fewest = _above(connected, where, snapshot.masses), 1
+    else:
+        linkage = weighted_ward(where, snapshot.masses, where[~far].mean(axis=0) if far.any() else None)
+        fewest = _fewest(linkage, far)
+    misfit, cost = misfit_of(snapshot, linkage, far)
     n_connected = 0 if connected is None else int(connected.group.max()) + 1
     tree = read_only(linkage)
-    return Hierarchy(tree, snapshot.ids, snapshot.masses, snapshot.born_at, read_only(misfit), cost, n_connected)
+    return Hierarchy(
+        tree, snapshot.ids, snapshot.masses, snapshot.born_at, read_only(misfit), cost, n_connected, fewest
+    )
+
+
+def far_components(snapshot: MixtureSnapshot) -> BoolArray:
+    """True (K,) for components whose points are absurdly far out, by their root mean square distance from the middle.
+
+    The middle is the median of the means, in standardised units. Only components of real vectors can be far.
+    """
+    k, mass = snapshot.n_components, snapshot.masses
+    none = np.zeros(k, dtype=np.bool_)
+    if snapshot.prior is None or k < 3 or not snapshot.prior.domain.located or not mass.sum() > 0.0:
+        return none
+    means, variances = _known(snapshot.means) / snapshot.scale, _variances(snapshot) / snapshot.scale**2
+    spread = np.where(np.isfinite(variances), variances, 0.0).sum(axis=1)
+    about_mean = _distance(means, mass @ means / mass.sum(), spread)
+    if about_mean.max() <= _SUSPECT_RATIO * _median(about_mean, mass):
+        return none  # nearly always
+    distance = _distance(means, np.array([_median(column, mass) for column in means.T]), spread)
+    far: BoolArray = distance > _FAR_RATIO * _median(distance, mass)
+    return far if mass[far].sum() <= _FAR_SHARE * mass.sum() else none
+
+
+def _distance(means: Array, middle: Array, spread: Array) -> Array:
+    """Root mean square distance (K,) from the middle (D,) of points with means (K, D) and summed variances (K,)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sqrt(((means - middle) ** 2).sum(axis=1) + spread))
+
+
+def _median(values: Array, mass: Array) -> float:
+    """The value (N,) below which lies half of the mass (N,)."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(mass[order])
+    return float(values[order[np.searchsorted(below, 0.5 * below[-1])]])
+
+
+def _fewest(linkage: Array, far: BoolArray) -> int:
+    """The number of clusters before the first join of a tree that puts far components and others together."""
+    if not far.any():
+        return 1
+    k = len(far)
+    holds_far, holds_near = np.append(far, np.zeros(k - 1, dtype=np.bool_)), np.append(~far, np.zeros(k - 1, np.bool_))
+    for row, sides in enumerate(linkage[:, :2].astype(np.int64)):
+        holds_far[k + row], holds_near[k + row] = holds_far[sides].any(), holds_near[sides].any()
+        if holds_far[k + row] and holds_near[k + row]:
+            return k - row
+    return 1
 
 
 def places(snapshot: MixtureSnapshot) -> Array:
@@ -65,22 +128,24 @@ def places(snapshot: MixtureSnapshot) -> Array:
     return (_known(snapshot.means) - snapshot.location) / snapshot.scale
 
 
-def misfit_of(snapshot: MixtureSnapshot, linkage: Array) -> tuple[Array, float]:
+def misfit_of(snapshot: MixtureSnapshot, linkage: Array, far: BoolArray) -> tuple[Array, float]:
     """The misfit (K,) of the cuts of a tree into 1 to K clusters, and the cost of a cluster, in nats; empty and 0 where
     normal clusters are no description, as for counts.
 
     Clusters are taken as normal with variances s_d of each feature in common: N / 2 sum_d log s_d - sum_c w_c log(w_c /
     N), w_c being their masses and N the sum. A feature's unit adds a constant. Heavy tails are left out of the
-    variances. Components of infinite variance count with the mean of the others.
+    variances. Components of infinite variance count with the mean of the others, and far ones (K,) do not count.
     """
     k = snapshot.n_components
     if snapshot.prior is None or k == 0 or not snapshot.prior.domain.located:
         return np.zeros(0), 0.0
-    mass, means = snapshot.masses, _known(snapshot.means)
+    mass, means, variances = snapshot.masses, _known(snapshot.means), _variances(snapshot)
+    if far.any():
+        mass, means = np.where(far, 0.0, mass), np.where(far[:, None], means[~far].mean(axis=0), means)
+        variances = np.where(far[:, None], np.inf, variances)
     total = max(float(mass.sum()), 2.0)
     scatter, entropy = _joins(linkage, mass, means - means.mean(axis=0), total)
-    core = core_variance(snapshot.prior, snapshot.stats)
-    within = mass @ _known(snapshot.variances if core is None else core * snapshot.scale**2)
+    within = mass @ _known(variances)
     scatters = within + np.cumsum(np.vstack([np.zeros_like(within), scatter]), axis=0)
     entropies = np.cumsum(np.append(-_log_share(mass, total).sum(), entropy))
     whole = scatters[-1]
@@ -134,6 +199,12 @@ def _above(connected: Connected, where: Array, mass: Array) -> Array:
         member[n_groups + row] = member[node]
     pairs = np.concatenate([connected.pairs, member[upper[:, :2].astype(np.int64)]])
     return linkage_of(pairs, np.concatenate([np.zeros(len(connected.pairs)), upper[:, 2]]))
+
+
+def _variances(snapshot: MixtureSnapshot) -> Array:
+    """Variances (K, D) of the components, without heavy tails where the family knows them."""
+    core = core_variance(snapshot.prior, snapshot.stats) if snapshot.prior is not None else None
+    return snapshot.variances if core is None else core * snapshot.scale**2
 
 
 def _known(values: Array) -> Array:

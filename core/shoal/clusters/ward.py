@@ -12,13 +12,13 @@ _LEAST_MASS = 1e-12
 """Relative to the mean: a component whose mass has underflowed still has a place in the tree."""
 
 
-def weighted_ward(points: Array, masses: Array) -> Array:
+def weighted_ward(points: Array, masses: Array, origin: Array | None = None) -> Array:
     """Ward's tree over points (K, E) with masses (K,) >= 0, as SciPy's linkage matrix (K - 1, 4).
 
     A row holds the two nodes joined, the height and the number of points below. Nodes below K are points, and node
     K + r is the join of row r. The height is sqrt(2 a b / (a + b)) times the distance of the centres, for masses a and
     b: SciPy's `ward` where masses are one. Half its square is what the join adds to the sum of squares. Heights never
-    fall. Equal inputs give equal bits.
+    fall. Equal inputs give equal bits. Distances of points near `origin` (E,) have all digits; None: their mean.
 
     Found by chains of nearest neighbours (Murtagh 1983). Cost K^2 (E + 10) operations, memory 8 K^2 bytes.
     """
@@ -27,14 +27,14 @@ def weighted_ward(points: Array, masses: Array) -> Array:
         return np.zeros((0, 4))
     mean = float(masses.mean())
     mass = np.maximum(masses, _LEAST_MASS * mean) if mean > 0.0 else np.ones(n)
-    pairs, squares = _joins(_ward_squares(points, mass), mass)
+    pairs, squares = _joins(_ward_squares(points, mass, origin), mass)
     order = np.argsort(squares, kind="stable")
     return linkage_of(pairs[order], np.sqrt(np.maximum(squares[order], 0.0)))
 
 
-def _ward_squares(points: Array, mass: Array) -> Array:
+def _ward_squares(points: Array, mass: Array, origin: Array | None) -> Array:
     """2 a b / (a + b) |x_a - x_b|^2 (K, K), infinite on the diagonal."""
-    centred = points - (mass / mass.sum()) @ points
+    centred = points - ((mass / mass.sum()) @ points if origin is None else origin)
     squares: Array = centred @ centred.T
     norms = np.diag(squares).copy()
     squares *= -2.0

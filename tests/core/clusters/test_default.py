@@ -148,3 +148,39 @@ def test_a_ring_is_hollow_in_its_plane(n_features: int) -> None:
     found = _joins(means, np.broadcast_to(np.eye(n_features), (48, n_features, n_features)), means)
     assert found is not None
     assert found.group.tolist() == [0] * 12 + [1] * 36
+
+
+@pytest.mark.parametrize("refinement", ["auto", None])
+@pytest.mark.parametrize("deviations", [1e2, 1e6, 1e12])
+def test_far_out_rows_hide_no_cluster(deviations: float, refinement: str | None) -> None:
+    """A twentieth of the rows, far from all others and from one another, made the six clusters one."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(6, size=4_000)
+    x = rng.normal(0.0, 6.0, (6, 8))[y] + rng.normal(size=(4_000, 8))
+    far = rng.random(4_000) < 0.05
+    x[far] = deviations * 6.0 * rng.normal(size=(far.sum(), 8))
+    model = StreamingDPMixture(refinement=refinement).fit(x)
+    for found in (model.clusters(), model.clusters(resolution=1e-6)):
+        near = found.of_components(model.predict(x[~far]))
+        assert not set(near) & set(found.of_components(model.predict(x[far])))
+    assert agreement(model, x[~far], y[~far]) == 1.0
+    tree = model.hierarchy_.linkage
+    assert is_valid_linkage(tree)
+    assert is_monotonic(tree)
+
+
+def test_far_out_rows_hide_no_moon() -> None:
+    x, y = make_moons(3_000, noise=0.06, random_state=0)
+    far = np.random.default_rng(1).random(3_000) < 0.05
+    x[far] = 1e6 * np.random.default_rng(2).normal(size=(far.sum(), 2))
+    model = StreamingDPMixture().fit(x)
+    assert model.clusters().rule == "connected"
+    assert agreement(model, x[~far], y[~far]) > 0.98
+
+
+def test_places_near_the_origin_keep_their_digits_beside_a_far_one() -> None:
+    rng = np.random.default_rng(0)
+    x, mass = rng.normal(size=(20, 3)), rng.uniform(1.0, 9.0, 20)
+    near = weighted_ward(x, mass)
+    with_far = weighted_ward(np.vstack([x, np.full(3, 1e12)]), np.append(mass, 1.0), x.mean(axis=0))
+    assert_allclose(with_far[:-1, 2], near[:, 2], rtol=1e-9)
