@@ -2,8 +2,10 @@
 from what it holds."""
 
 import base64
+import io
 import json
 import os
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +51,21 @@ def _notebook(notebook: dict[str, Any]) -> dict[str, bytes]:
 def _commands() -> str:
     os.environ |= {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
     import typer.main
-    from typer.testing import CliRunner
 
     from shoal_service.cli.root import app
 
-    runner, parts = CliRunner(), ["# Command line\n", "Every command, as `--help` shows it.\n"]
+    shoal, parts = typer.main.get_command(app), ["# Command line\n", "Every command, as `--help` shows it.\n"]
 
     def visit(command: Any, path: list[str]) -> None:
-        shown = runner.invoke(app, [*path, "--help"], prog_name="shoal")
-        text = "\n".join(line.rstrip() for line in shown.output.strip("\n").split("\n"))
+        with redirect_stdout(io.StringIO()) as shown:
+            shoal.main([*path, "--help"], prog_name="shoal", standalone_mode=False)
+        text = "\n".join(line.rstrip() for line in shown.getvalue().strip("\n").split("\n"))
         heading = " ".join(["shoal", *path])
         parts.append(f"{'##' if len(path) < 2 else '###'} {heading}\n\n```text\n{text}\n```\n")
         for name, child in getattr(command, "commands", {}).items():
             visit(child, [*path, name])
 
-    visit(typer.main.get_command(app), [])
+    visit(shoal, [])
     return "\n".join(parts)
 
 

@@ -27,21 +27,18 @@ print(hashlib.sha256(told).hexdigest())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # compiling takes long on a busy machine
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"family": "poisson", "refinement": None},
-        pytest.param({"family": "diagonal"}, marks=pytest.mark.slow),
-        pytest.param({"family": "known_covariance"}, marks=pytest.mark.slow),
-    ],
+    [{"family": "poisson", "refinement": None}, {"family": "diagonal"}, {"family": "known_covariance"}],
     ids=lambda settings: settings["family"],
 )
 def test_a_second_process_compiles_nothing_and_learns_the_same_to_the_bit(
     settings: dict[str, str | None], tmp_path: Path
 ) -> None:
-    """In two processes; the first finds an empty folder, the second what the first left. Families of counts compile
-    soonest; the long forms refine too."""
+    """In two processes; the first finds an empty folder, the second what the first left. That a second process
+    compiles nothing is in `test_cold_kernels` too."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **one_thread, "SHOAL_KERNEL_CACHE": str(tmp_path)}
     (compiled, learnt), (compiled_again, learnt_again) = (

@@ -25,6 +25,7 @@ def bench(out: Path, *words: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_later_run_takes_the_place_of_its_own_lines_alone(tmp_path: Path) -> None:
     out = tmp_path / "peers.csv"
     words = ("--workload", "ten-16d", "--learner")

@@ -20,6 +20,7 @@ def run(script: str, out: Path, *words: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_methods_on_labelled_sets(tmp_path: Path) -> None:
     out = tmp_path / "real.csv"
     run("real.py", out, "--set", "moons", "--method", "clusters, refined", "k-means, told K")
