@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.short_form import mark_longer_cases
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # Tests in the background of a script ignore the signal, and so would every process that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,6 +54,15 @@ def pytest_configure() -> None:
         _unfrozen.set()
 
     gc.unfreeze = noted_unfreeze
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, object, object]:
+    """Mark the cases of each function that are not in its short form as slow."""
+    made = yield
+    if isinstance(made, list):
+        mark_longer_cases(made)
+    return made
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,6 +18,7 @@ def autoregression(rho: float, chains: int, draws: int, seed: int) -> np.ndarray
 
 @pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5, 0.9])
 @pytest.mark.parametrize("chains", [1, 4])
+@pytest.mark.short_form("1-0.9", "4--0.5")
 def test_autoregression(rho: float, chains: int) -> None:
     """S (1 - rho) / (1 + rho), within 15 %: over 20 seeds the largest error was 9 %."""
     f = autoregression(rho, chains, 20_000, seed=1)

@@ -1,5 +1,6 @@
 """Gibbs sampling against the exact posterior over all partitions of six points, by enumeration."""
 
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chi2, t
 
-from shoal.mixture import log_density
+from shoal.mixture import BatchFit, log_density
 from shoal.points.arrays import IntArray
 from shoal.sampling import component_stats, fit_gibbs, log_joint, pool_samples, start_chain, sweep_inplace
 
@@ -39,6 +40,13 @@ class Exact:
 _exact: dict[str, Exact] = {}
 
 
+@cache
+def long_chain(exact: Exact, n_samples: int) -> BatchFit:
+    """Run once for each form."""
+    rng = np.random.default_rng(13)
+    return fit_gibbs(exact.family, exact.x, concentration=exact.concentration, n_samples=n_samples, rng=rng)
+
+
 @pytest.fixture
 def exact(form: str, samplers: SimpleNamespace) -> Exact:
     """Worked out once for each form."""
@@ -47,13 +55,13 @@ def exact(form: str, samplers: SimpleNamespace) -> Exact:
     return _exact[form]
 
 
-def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, samplers: SimpleNamespace) -> None:
+@pytest.mark.parametrize("runs", [1500, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, runs: int, samplers: SimpleNamespace) -> None:
     """From exact draws of the posterior, independent ones again, and different ones: chi-squared over partitions.
 
     Cells expecting fewer than five are joined. False-alarm rate 1e-4 for another seed.
     """
     rng = np.random.default_rng(11)
-    runs = 4000
     starts = rng.choice(len(exact.partitions), size=runs, p=exact.probability)
     counts = np.zeros(len(exact.partitions))
     moved = 0
@@ -75,12 +83,12 @@ def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, samplers: SimpleNam
 def test_first_draw_of_all_points_has_its_own_law(exact: Exact) -> None:
     """A chain started from nothing draws each point given those before it, which is the law of x_1..i exactly for i=2.
 
-    The probability that the first two points share a component, over 4000 starts; 4.5 standard errors, false alarm
+    The probability that the first two points share a component, over 2000 starts; 4.5 standard errors, false alarm
     7e-6.
     """
     rng = np.random.default_rng(12)
     together = 0
-    for _ in range(4000):
+    for _ in range(2000):
         chain = start_chain(exact.family, np.full(2, -1))
         sweep_inplace(exact.family, exact.concentration, chain, exact.x[:2], rng.random(2))
         together += chain.n_components == 1
@@ -89,15 +97,14 @@ def test_first_draw_of_all_points_has_its_own_law(exact: Exact) -> None:
         for labels in ([0, 0], [0, 1])
     ]
     p = 1.0 / (1.0 + np.exp(two[1] - two[0]))
-    assert abs(together / 4000 - p) < 4.5 * np.sqrt(p * (1 - p) / 4000)
+    assert abs(together / 2000 - p) < 4.5 * np.sqrt(p * (1 - p) / 2000)
 
 
-@pytest.mark.parametrize("n_samples", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_samples", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("gaussian-*", "subspace-*")
 def test_co_clustering_probabilities(exact: Exact, n_samples: int) -> None:
     """Of all 15 pairs, from one long chain: batch means of 50 batches, Student t; false alarm 1e-4 in all."""
-    fit = fit_gibbs(
-        exact.family, exact.x, concentration=exact.concentration, n_samples=n_samples, rng=np.random.default_rng(13)
-    )
+    fit = long_chain(exact, n_samples)
     first, second = np.triu_indices(N, 1)
     samples = fit.extra["samples"]
     shared = (samples[:, first] == samples[:, second]).reshape(50, -1, first.size).mean(axis=1)
@@ -108,10 +115,11 @@ def test_co_clustering_probabilities(exact: Exact, n_samples: int) -> None:
     assert fit.elbo <= exact.log_evidence
 
 
+@pytest.mark.short_form("gaussian")
 def test_pooled_density_is_the_posterior_predictive(exact: Exact) -> None:
-    """p(y | x) by enumeration of the partitions, within 2.5 %: five times the largest Monte Carlo error seen, 0.5 %."""
-    rng = np.random.default_rng(14)
-    fit = fit_gibbs(exact.family, exact.x, concentration=exact.concentration, n_samples=4000, rng=rng)
+    """p(y | x) by enumeration of the partitions, within 2.5 %: two and a half times the largest Monte Carlo error
+    of these forms, 1.0 %."""
+    fit = long_chain(exact, 2_000)
     y = np.array([[0.3, -0.2], [2.0, 1.0], [-5.0, 4.0]])
     ours = log_density(exact.family, pool_samples(exact.family, exact.x, fit), y)
     truth = np.zeros(len(y))

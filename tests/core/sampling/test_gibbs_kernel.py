@@ -26,6 +26,7 @@ def check_stats(family: Any, chain: Chain, x: Any, rtol: float = 1e-10) -> None:
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.short_form("gaussian-2", "diagonal-1", "spherical-5", "shared-2")
 def test_labels_agree_with_the_plain_sweep(form: str, d: int, samplers: SimpleNamespace) -> None:
     """Same uniform numbers, same labels: a disagreement of the scores by 1e-10 shows once in 1e8 draws."""
     family, x = samplers.prior(form, d), samplers.points(50, d)

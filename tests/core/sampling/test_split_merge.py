@@ -52,10 +52,11 @@ def exact(samplers: SimpleNamespace, family: Any, x: Any) -> tuple[Any, Any, flo
 @pytest.mark.parametrize(
     ("form", "runs"),
     [
-        *((form, 600) for form in ("gaussian", "spherical")),
+        *((form, 400) for form in ("gaussian", "spherical")),
         *(pytest.param(form, 20_000, marks=pytest.mark.slow) for form in FORMS),
     ],
 )
+@pytest.mark.short_form("restricted-gaussian-400", "sequential-spherical-400")
 def test_moves_leave_the_posterior_as_it_is(form: str, how: Proposals, runs: int, samplers: SimpleNamespace) -> None:
     """Moves alone, from exact draws: exact draws again. Chi-squared over partitions; false alarm 1e-4 a case. The moves
     are the same for every form."""
@@ -79,12 +80,13 @@ def test_moves_leave_the_posterior_as_it_is(form: str, how: Proposals, runs: int
     assert accepted.min() > runs / 30
 
 
+@pytest.mark.short_form("gaussian-restricted", "diagonal-sequential", "shared-no scans")
 def test_statistics_stay_those_of_the_labels(form: str, how: Proposals, samplers: SimpleNamespace) -> None:
     family, x = samplers.prior(form, 3), samplers.points(60, 3)
     rng = np.random.default_rng(22)
     chain = chain_at(family, x, rng.integers(0, 15, 60))
     moved = 0
-    for _ in range(400):
+    for _ in range(200):
         moved += propose_inplace(family, 20.0, chain, x, rng, how).accepted
         assert_array_equal(np.unique(chain.labels), np.arange(chain.n_components))
     assert moved > 10
@@ -150,6 +152,7 @@ def test_halves_of_one_group_join(how: Proposals, samplers: SimpleNamespace) -> 
 
 
 @pytest.mark.parametrize("n_samples", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("gaussian-*")
 def test_co_clustering_probabilities(form: str, n_samples: int, samplers: SimpleNamespace) -> None:
     """Of all 15 pairs, from one long chain of moves and sweeps: batch means of 50, Student t; false alarm 1e-4."""
     family, x = samplers.prior(form, 2), samplers.points(N, 2, 7)

@@ -127,12 +127,14 @@ def limit(runs: int) -> float:
     ],
     indirect=["one_family"],
 )
+@pytest.mark.short_form("shared-200")
 def test_sampler_keeps_the_joint_law(one_family: AnyFamily, runs: int) -> None:
     """The sampler is the same for every family. The ranks below have the two others in their short form."""
     assert worst_score(one_family, ours, runs, seed=301) < limit(runs)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.short_form("order reversed", "alpha off by three")
 def test_broken_samplers_are_caught(world: SimpleNamespace, fault: str) -> None:
     """As many runs as the short form; measured scores are 8 and more, the limit is 4.4."""
     assert worst_score(world.spherical, broken(fault), 200, seed=302) > 1.5 * limit(200)
@@ -198,11 +200,13 @@ def least_p_value(ranks: np.ndarray) -> float:
     ],
     indirect=["one_family"],
 )
+@pytest.mark.short_form("diagonal-200")
 def test_ranks_of_the_truth_are_uniform(one_family: AnyFamily, runs: int) -> None:
     assert least_p_value(np.array(list(islice(ranks_of(one_family, ours, seed=303), runs)))) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.short_form("counts forgotten")
 def test_broken_samplers_have_other_ranks(world: SimpleNamespace, fault: str) -> None:
     """At a hundredth of the false-alarm rate, within 400 runs; looked for after an eighth of them, a quarter, a half
     and all."""

@@ -93,7 +93,8 @@ def least_p_value(ranks: Array) -> float:
     return float(6 * min(shapes.min(), 2 * norm.sf(np.abs(shift)).min()))
 
 
-@pytest.mark.parametrize("runs", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("gaussian-200", "diagonal-200")
 def test_ranks_of_the_truth_are_uniform(world: SimpleNamespace, family: AnyFamily, runs: int) -> None:
     ranks = islice(ranks_of(world, family, world.ours, seed=201), runs)
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
@@ -104,6 +105,7 @@ def test_ranks_of_the_truth_are_uniform(world: SimpleNamespace, family: AnyFamil
     [("spherical", 100), *(pytest.param(form, 3_000, marks=pytest.mark.slow) for form in FORMS)],
     indirect=["one_family"],
 )
+@pytest.mark.short_form("sequential-spherical-100")
 def test_ranks_are_uniform_for_splits_and_merges(
     world: SimpleNamespace, one_family: AnyFamily, move: Any, runs: int
 ) -> None:
@@ -112,6 +114,7 @@ def test_ranks_are_uniform_for_splits_and_merges(
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
 
 
+@pytest.mark.short_form("alpha off by one", "no weights")
 def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None:
     """At a hundredth of the false-alarm rate, within so many runs; looked for after an eighth of them, a quarter, a
     half and all."""
@@ -125,5 +128,5 @@ def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None
 
 def test_the_plain_sweep_without_a_fault_passes(world: SimpleNamespace) -> None:
     """So that what fails above fails by its fault."""
-    ranks = islice(ranks_of(world, world.spherical, world.plain, seed=203), 400)
+    ranks = islice(ranks_of(world, world.spherical, world.plain, seed=203), 200)
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
