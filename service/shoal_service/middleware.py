@@ -98,9 +98,12 @@ class RequestMiddleware:
 def _unrouted(scope: Scope, error: HTTPException) -> Response:
     """Answer a request that no route serves."""
     paths = {getattr(route, "path", "") for route in scope["app"].router.routes} if error.status_code == 404 else ()
-    advice = did_you_mean(scope["path"], paths)
+    advice, headers = did_you_mean(scope["path"], paths), error.headers
+    if error.status_code == 405:
+        methods = _methods_of(scope)
+        headers = {"Allow": ", ".join(methods)}
+        advice = f"send {' or '.join(m for m in methods if m != 'HEAD')}; "
     detail = f"{scope['method']} {scope['path']}: {error.detail}; {advice}/docs lists all paths and methods"
-    headers = {"Allow": ", ".join(_methods_of(scope))} if error.status_code == 405 else error.headers
     return problem_response(problem_for_status(error.status_code, detail), headers)
 
 

@@ -6,6 +6,7 @@ a `Board`. Request handlers on an event loop read the board at once, or wait the
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, TypeVar
@@ -129,6 +130,7 @@ class Board:
         self._learnt = RecentRows()
         self._failure: Callable[[], ServiceError] | None = None
         self._on_wait = on_wait
+        self._seen, self._replay_until = -1, 0.0
         self._unread = VIEWS_PREPARED  # views since a reader came
 
     @property
@@ -141,6 +143,15 @@ class Board:
         """The last entry of that view. -1 before the first."""
         return -1 if self._view is None else self._view.seq
 
+    @property
+    def replaying(self) -> bool:
+        """Whether the view shown is older than what readers may have seen before a restart, and a wait is worth it."""
+        return self.seq < self._seen and time.monotonic() < self._replay_until
+
+    def expect(self, seq: int, until: float) -> None:
+        """Announce that entry `seq` is replayed. Until then, or that time (monotonic clock), requests wait for it."""
+        self._seen, self._replay_until = seq, until
+
     def publish(self, view: PublishedView) -> None:
         """Show a view, and release the requests that waited for it."""
         if self._unread < VIEWS_PREPARED:
@@ -148,7 +159,7 @@ class Board:
             self._unread += 1
         with self._lock:
             self._view = view
-            met = [w for w in self._waiters if w.met_by(view.seq, view.log_offset)]
+            met = [] if self.replaying else [w for w in self._waiters if w.met_by(view.seq, view.log_offset)]
             self._waiters = [w for w in self._waiters if w not in met]
         for waiter in met:
             waiter.resolve(view)
@@ -165,6 +176,8 @@ class Board:
 
     def wanted(self, seq: int, log_offset: int) -> bool:
         """Whether a request waits for a view that a publication at this entry would give."""
+        if self.replaying and seq < self._seen:
+            return False
         return any(w.met_by(seq, log_offset) for w in tuple(self._waiters))
 
     def waited_for(self) -> list[tuple[int, int]]:
@@ -186,9 +199,12 @@ class Board:
         with self._lock:
             self._failure = self._failure or failure  # the first reason is the cause
             waiters, self._waiters = self._waiters, []
-            reason = self._failure
+            view, reason = self._view, self._failure
         for waiter in waiters:
-            waiter.fail(reason())
+            if view is not None and waiter.met_by(view.seq, view.log_offset):  # it waited for a replay
+                waiter.resolve(view)
+            else:
+                waiter.fail(reason())
 
     def recover(self) -> None:
         """Withdraw a failure: views follow again."""
@@ -196,17 +212,28 @@ class Board:
             self._failure = None
 
     async def wait(self, *, seq: int = 0, log_offset: int = 0, timeout_s: float) -> PublishedView:
-        """The first view that includes entry `seq` and `log_offset` points. TimeoutError when none came in time."""
+        """The first view that includes entry `seq` and `log_offset` points. TimeoutError when none came in time.
+
+        During a replay it is the first one behind it, or the view shown where the replay takes longer.
+        """
+        waiter = _Waiter(seq, log_offset)
         with self._lock:
-            if self._view is not None and self._view.seq >= seq and self._view.log_offset >= log_offset:
+            shown = self._view is not None and waiter.met_by(self._view.seq, self._view.log_offset)
+            replaying = self.replaying and self._failure is None
+            if self._view is not None and shown and not replaying:
                 return self._view
             if self._failure is not None:
                 raise self._failure()
-            waiter = _Waiter(seq, log_offset)
             self._waiters.append(waiter)
         self._on_wait(seq, log_offset)
         try:
-            return await asyncio.wait_for(waiter.future, timeout_s)
+            left_s = self._replay_until - time.monotonic()
+            return await asyncio.wait_for(waiter.future, min(timeout_s, left_s) if shown else timeout_s)
+        except TimeoutError:
+            view = self._view
+            if view is not None and waiter.met_by(view.seq, view.log_offset):
+                return view
+            raise
         finally:
             with self._lock:
                 self._waiters = [w for w in self._waiters if w is not waiter]

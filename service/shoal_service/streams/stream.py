@@ -358,18 +358,19 @@ class Stream:
         loaded, StreamGoneError.
         """
         self.view_source.start()
-        self.view_source.board.note_reader()
+        board = self.view_source.board
+        board.note_reader()
         if self.view_source.gone:
             raise StreamGoneError(f"stream {self.name!r} was deleted; create it again or name another")
-        view = self.view_source.board.view
-        if view is not None and (min_offset is None or view.log_offset >= min_offset):
+        view = board.view
+        if view is not None and (min_offset is None or view.log_offset >= min_offset) and not board.replaying:
             return view
         if min_offset is not None:
             await self._check_within_log(min_offset)
         try:
-            return await self.view_source.board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
+            return await board.wait(log_offset=min_offset or 0, timeout_s=timeout_s)
         except TimeoutError:
-            if self.view_source.board.view is None:
+            if board.view is None:
                 raise NotReadyError(f"stream {self.name!r} is being loaded; ask again in a moment") from None
             raise OffsetNotAppliedError(
                 f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"

@@ -1,5 +1,6 @@
 """Fields beside a point: key, time, payload and weight, checked row by row, and their bytes in the log."""
 
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -82,6 +83,21 @@ def checked_fields(
         None if objects is None else Texts.of(_payload(i, value, max_payload_bytes) for i, value in enumerate(objects)),
         found,
     )
+
+
+def refuse_first_bad_field(n: int, *lists: object, max_payload_bytes: int) -> None:
+    """Raise RecordFieldError for the first of the lists that `checked_fields` refuses, read by a decoder that accepts
+    NaN; also for a payload with NaN, which JSON cannot hold. Does nothing where all are good.
+    """
+    checked_fields(n, *lists, max_payload_bytes=max_payload_bytes)
+    payloads = lists[FIELDS.index("payloads")]
+    for row, payload in enumerate(payloads if isinstance(payloads, list) else ()):
+        try:
+            json.dumps(payload, allow_nan=False)
+        except ValueError:
+            raise RecordFieldError(
+                f"row {row} has a payload with NaN or an infinity, which JSON cannot hold; send null or text", row=row
+            ) from None
 
 
 def _list(name: str, one: str, values: object, n: int) -> Sequence[Any] | None:

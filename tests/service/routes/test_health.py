@@ -197,6 +197,7 @@ async def test_a_405_names_every_method_that_is_there(running: Any) -> None:
     ):
         reply = await running.http.request("PATCH", path)
         assert set(reply.headers["allow"].replace(" ", "").split(",")) == methods
+        assert set(reply.json()["detail"].split("; send ")[1].split("; ")[0].split(" or ")) == methods - {"HEAD"}
 
 
 @ON_MEMORY

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -40,6 +41,38 @@ async def test_waiting_ends_when_the_time_is_up_and_leaves_nothing_behind() -> N
     with pytest.raises(TimeoutError):
         await board.wait(seq=1, timeout_s=0.01)
     assert not board.wanted(10, 10)
+
+
+async def test_after_a_restart_a_reader_waits_for_what_it_saw_before() -> None:
+    board = Board()
+    early = asyncio.create_task(board.wait(timeout_s=120))  # before anything is loaded
+    await asyncio.sleep(0)
+    board.expect(5, time.monotonic() + 120)
+    board.publish(view(2, 20))
+    late = asyncio.create_task(board.wait(log_offset=10, timeout_s=120))
+    await asyncio.sleep(0)
+    board.publish(view(4, 40))
+    assert not board.wanted(4, 40)
+    assert board.wanted(5, 50)
+    board.publish(view(5, 50))
+    assert ((await early).seq, (await late).seq) == (5, 5)
+    assert not board.replaying
+
+
+async def test_a_long_or_failed_replay_keeps_no_reader_from_the_view_that_there_is() -> None:
+    board = Board()
+    board.expect(5, time.monotonic() + 0.01)
+    board.publish(view(2, 20))
+    assert (await board.wait(timeout_s=120)).seq == 2
+    board.expect(5, time.monotonic() + 120)
+    assert (await board.wait(timeout_s=0.01)).seq == 2
+    with pytest.raises(TimeoutError):
+        await board.wait(log_offset=30, timeout_s=0.01)
+    waiting = asyncio.create_task(board.wait(timeout_s=120))
+    await asyncio.sleep(0)
+    board.fail(lambda: NotReadyError("damaged"))
+    assert (await waiting).seq == 2
+    assert (await board.wait(timeout_s=120)).seq == 2
 
 
 async def test_what_somebody_waits_for_is_wanted() -> None:

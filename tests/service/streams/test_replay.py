@@ -135,6 +135,20 @@ def canonical(settings: dict[str, Any]) -> bytes:
     return StreamSettings.from_dict(settings).to_json().encode()
 
 
+async def test_the_first_answer_after_a_restart_is_no_older_than_the_last_one_before(
+    running: Any, batches: list[Points], final: Any
+) -> None:
+    running.begin(checkpoint_interval_s=3600)
+    for points in batches[:20]:
+        await running.registry.ingest("default", points)
+    await final(running.registry)
+    before = await running.registry.view("default", timeout_s=120)
+    running.drop()
+    running.begin()
+    again = await running.registry.view("default", timeout_s=120)
+    assert (again.seq, again.log_offset) == (before.seq, before.log_offset)
+
+
 async def test_cuts_of_the_stream_do_not_matter(running: Any, batches: list[Points], final: Any) -> None:
     running.begin()
     for points in batches:

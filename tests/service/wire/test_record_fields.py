@@ -90,6 +90,24 @@ def test_a_bad_field_names_its_row(kind: str) -> None:
         assert caught.value.row == 2
 
 
+@pytest.mark.parametrize("kind", ["json", "ndjson"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("given", ["times", "weights", "payloads"])
+def test_nan_in_a_field_names_its_row(kind: str, given: str, value: float) -> None:
+    values: list[Any] = [1, 2, value]
+    body, content_type = WRITERS[kind](**{given: [{"a": [v]} for v in values] if given == "payloads" else values})
+    with pytest.raises(RecordFieldError, match="row 2 ") as caught:
+        decode(body, content_type, LIMITS)
+    assert caught.value.row == 2
+
+
+def test_a_misspelt_field_gets_its_nearest_name() -> None:
+    with pytest.raises(MalformedBodyError, match="unknown field 'key'; did you mean 'keys'\\?"):
+        decode(b'{"points": [[1, 2]], "key": ["a"]}', JSON, LIMITS)
+    with pytest.raises(RecordFieldError, match="row 0 has the field 'wieght'; did you mean 'weight'\\?"):
+        decode(b'{"point": [1, 2], "wieght": 2}', NDJSON, LIMITS)
+
+
 @pytest.mark.parametrize("kind", ["json", "msgpack"])
 def test_a_list_of_another_length_names_the_first_row_without_a_partner(kind: str) -> None:
     for keys, row in ((["a"], 1), (["a"] * 5, 3), ([], 0)):

@@ -24,6 +24,11 @@ class ViewSink(Protocol):
     def seq(self) -> int:
         """The last entry of the view that is shown. -1 when none is."""
 
+    def expect(self, seq: int, until: float) -> None:
+        """Announce that the log is replayed up to an entry, which readers may have seen. Until that time (monotonic
+        clock) they had better wait for it.
+        """
+
     def publish(self, view: PublishedView) -> None:
         """Show a view. StoreUnavailableError when it cannot be shown now."""
 

@@ -68,6 +68,8 @@ REPORT_S = 0.02
 WAIT_S = 5.0
 """Longest wait for an entry or a request where the log is not local. After that it is read in any case, to notice one
 that lost its end. Also the pause before a refinement that could not be queued is tried again."""
+REPLAY_WAIT_S = 3.0
+"""Longest wait of a reader for the replay after a start. Then it gets the view that there is."""
 KERNELS_S = 0.1
 """How often the thread looks whether the kernels of its stream are compiled."""
 STATE_TIMEOUT_S = 60.0
@@ -285,6 +287,9 @@ class Learner:
         self._working = self._load()
         self._applied = self._reported = self._working.seq
         self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
+        last = self._retry.until_answered(lambda: self._store.tail(name, incarnation)).seq
+        if last > self._working.seq:
+            self._sink.expect(last, time.monotonic() + REPLAY_WAIT_S)
         self._publisher.publish(self._working, len(self._dead_letters))
 
     def _load(self) -> WorkingState:

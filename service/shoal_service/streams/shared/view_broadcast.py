@@ -45,6 +45,9 @@ class ViewBroadcast:
 
     # -- the learner's thread
 
+    def expect(self, seq: int, until: float) -> None:
+        """As `ViewSink.expect`. Does nothing: readers elsewhere keep the later view that they have."""
+
     def publish(self, view: PublishedView) -> None:
         """As `ViewSink.publish`."""
         trail = self.feed.trail(EVENTS_SHOWN) if self.feed is not None else None

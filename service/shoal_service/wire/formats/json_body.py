@@ -12,6 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
+from shoal.errors import did_you_mean
 from shoal_service.errors import FeatureNamesError, MalformedBodyError
 from shoal_service.wire.feature_names import checked_names
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
@@ -25,7 +26,7 @@ from shoal_service.wire.formats.text_rows import (
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields
+from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields, refuse_first_bad_field
 
 Row = TypeVar("Row")
 
@@ -63,6 +64,7 @@ _BEGINS_SPARSE = re.compile(rb'\{\s*+(?:\}|"(?:indices|values)"\s*+:\s*+[^-\s\d]
 _POINTS = msgspec.json.Decoder(_Points)
 _HEAD = 1_000
 """Bytes of a row that say of which kind it is."""
+_FIELDS = ("points", *FIELDS, "feature_names")
 _EXPECTED = 'send {"points": [[1.0, 2.0], [3.0, 4.0]]}'
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -88,11 +90,11 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
             names = checked_names(sparse.feature_names, rows.shape[1])
             return Points(rows, sparse.checked(limits), names)
         except _REFUSED as error:
-            _refuse(body, str(error), width)
+            _refuse(body, str(error), width, limits)
     try:
         dense = _ARRAYS[value_type(limits)].decode(body)
     except _REFUSED as error:
-        _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
+        _refuse(body, str(error), None, limits)
     x, texts = table_with_texts(dense.points, limits)
     names = checked_names(dense.feature_names, x.shape[1])
     return Points(x, dense.checked(limits), names, texts)
@@ -113,7 +115,7 @@ def _decode_named(body: Body, limits: WireLimits) -> Points:
     try:
         named = _OBJECTS[value_type(limits)].decode(body)
     except _REFUSED as error:
-        _refuse(body, str(error), None, holes=limits.holes, texts=limits.texts)
+        _refuse(body, str(error), None, limits)
     if named.feature_names is not None:
         raise FeatureNamesError("the rows name their features; leave out feature_names, or send arrays of numbers")
     ordered, names = named_rows(named.points)
@@ -121,19 +123,23 @@ def _decode_named(body: Body, limits: WireLimits) -> Points:
     return Points(x, named.checked(limits), names, texts)
 
 
-def _refuse(body: Body, reason: str, sparse_width: int | None, *, holes: bool = False, texts: bool = False) -> NoReturn:
+def _refuse(body: Body, reason: str, sparse_width: int | None, limits: WireLimits) -> NoReturn:
     """Raise the error for a body that the fast decoder refused: for its first bad row, or for the whole body."""
     try:
         whole = slow_json(body.decode())
     except (ValueError, RecursionError):
         whole = None
-    known = isinstance(whole, dict) and {"points"} <= set(whole) <= {"points", "feature_names", *FIELDS}
-    if known and isinstance(whole["points"], list):
+    if isinstance(whole, dict) and (unknown := [name for name in whole if name not in _FIELDS]):
+        advice = did_you_mean(unknown[0], _FIELDS)
+        raise MalformedBodyError(f"unknown field {unknown[0][:60]!r}; {advice}a body has {', '.join(_FIELDS)}")
+    if isinstance(whole, dict) and isinstance(whole.get("points"), list):
         rows = whole["points"]
         if sparse_width is not None:
             refuse_first_bad_sparse_row(rows, sparse_width)
         elif rows and isinstance(rows[0], dict):
-            refuse_first_bad_named_row(rows, holes=holes, texts=texts)
+            refuse_first_bad_named_row(rows, holes=limits.holes, texts=limits.texts)
         else:
-            refuse_first_bad_row(rows, holes=holes, texts=texts)
+            refuse_first_bad_row(rows, holes=limits.holes, texts=limits.texts)
+        lists = (whole.get(name) for name in FIELDS)
+        refuse_first_bad_field(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
 
+from shoal.errors import did_you_mean
 from shoal_service.errors import MalformedBodyError, RecordFieldError
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
@@ -26,7 +27,7 @@ from shoal_service.wire.formats.text_rows import (
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.record_fields import RecordFields, checked_fields
+from shoal_service.wire.record_fields import RecordFields, checked_fields, refuse_first_bad_field
 
 Point = TypeVar("Point")
 
@@ -174,6 +175,9 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
     else:
         refuse_first_bad_row(map(_without_names, count(), rows), holes=limits.holes, texts=limits.texts)
     _refuse_mixed_names(body)
+    lines = [_row(number, line) for number, line in enumerate(_lines(body))]
+    lists = ([line.get(name) if isinstance(line, dict) else None for line in lines] for name in _FIELDS)
+    refuse_first_bad_field(len(lines), *lists, max_payload_bytes=limits.max_payload_bytes)
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
@@ -218,8 +222,10 @@ def _point(number: int, line: Any) -> Any:
     if not isinstance(line, dict) or "point" not in line:
         return line
     if unknown := sorted(line.keys() - _NAMES):
+        advice = did_you_mean(unknown[0], _NAMES)
         raise RecordFieldError(
-            f"row {number} has the field {unknown[0][:60]!r}; a record has {', '.join(sorted(_NAMES))}", row=number
+            f"row {number} has the field {unknown[0][:60]!r}; {advice}a record has {', '.join(sorted(_NAMES))}",
+            row=number,
         )
     return line["point"]
 
