@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import longer, short_form
 from shoal.mixture import MixtureSnapshot, MixtureState
 from shoal.sequential import publish
 
@@ -53,23 +54,47 @@ def learn(stream: SimpleNamespace, family: str) -> Any:
     return learn
 
 
-@pytest.mark.parametrize("move", MOVES)
+FAMILIES = ("gaussian", "diagonal", "known_covariance")
+
+
+@pytest.mark.parametrize(
+    ("family", "move"),
+    short_form(
+        [(family, move) for move in MOVES for family in FAMILIES],
+        [
+            ("gaussian", "shifted by 1e6, scaled by 1e-3"),
+            ("gaussian", "shifted by -1e6 in one feature and scaled by 1e3 in the other"),
+            ("diagonal", "shifted by 1e6, scaled by 1e3"),
+            ("diagonal", "scaled by 1e-3"),
+            ("known_covariance", "shifted by -1e6 in one feature and scaled by 1e3 in the other"),
+        ],
+    ),
+)
 def test_moved_data_give_the_same_partition(stream: SimpleNamespace, learn: Any, move: str) -> None:
-    x, _ = stream.nine(3_000, seed=1)
+    x, _ = stream.nine(1_400, seed=1)
     moved = MOVES[move](x)
-    plain, other = learn(x), learn(moved)
+    plain, other = learn(x, warmup_points=400), learn(moved, warmup_points=400)
     assert plain.n_components >= 8
     assert _same_partition(plain.predict(x).component, other.predict(moved).component)
     assert plain.ids.tolist() == other.ids.tolist()
 
 
-@pytest.mark.parametrize("move", ["shifted by 1e6", "scaled by 1e-3", "scaled by 1e3"])
+@pytest.mark.parametrize(
+    ("family", "move"),
+    short_form(
+        [(family, move) for move in ("shifted by 1e6", "scaled by 1e-3", "scaled by 1e3") for family in FAMILIES],
+        [("gaussian", "scaled by 1e-3"), ("diagonal", "shifted by 1e6")],
+    ),
+)
 def test_densities_follow_the_units(stream: SimpleNamespace, learn: Any, move: str) -> None:
-    x, _ = stream.nine(1_500, seed=2)
+    x, _ = stream.nine(700, seed=2)
     moved = MOVES[move](x)
     volume = 2 * np.log(moved[:, 0].std() / x[:, 0].std())
     np.testing.assert_allclose(
-        learn(x).predict(x).log_density, learn(moved).predict(moved).log_density + volume, rtol=0, atol=1e-4
+        learn(x, warmup_points=400).predict(x).log_density,
+        learn(moved, warmup_points=400).predict(moved).log_density + volume,
+        rtol=0,
+        atol=1e-4,
     )
 
 
@@ -137,12 +162,13 @@ def test_one_feature(stream: SimpleNamespace, learn: Any) -> None:
 
 def test_512_features(learn: Any) -> None:
     rng = np.random.default_rng(7)
-    z = rng.integers(4, size=300)
-    x = 2.0 * rng.normal(size=(4, 512))[z] + rng.normal(size=(300, 512))
-    snapshot = learn(x, warmup_points=100)
+    z = rng.integers(4, size=150)
+    x = 2.0 * rng.normal(size=(4, 512))[z] + rng.normal(size=(150, 512))
+    snapshot = learn(x, warmup_points=64)
     assert _same_partition(snapshot.predict(x).component, z)
 
 
+@pytest.mark.parametrize("family", [longer("gaussian"), "diagonal", longer("known_covariance")])
 def test_2000_components(stream: SimpleNamespace, family: str) -> None:
     rng = np.random.default_rng(8)
     z = np.concatenate([rng.permutation(2_000), rng.integers(2_000, size=6_000)])

@@ -12,5 +12,8 @@ def longer(*values: Any, id: str | None = None) -> Any:  # noqa: A002 - the name
 
 
 def short_form(values: Iterable[Any], short: Container[Any]) -> list[Any]:
-    """All values as parameters: those of `short` for `make test`, the others for `make test-slow`."""
-    return [value if value in short else longer(value) for value in values]
+    """All values as parameters: those of `short` for `make test`, the others for `make test-slow`.
+
+    A tuple is a case of several names, one value for each.
+    """
+    return [value if value in short else longer(*(value if isinstance(value, tuple) else [value])) for value in values]

@@ -10,6 +10,7 @@ from scipy.integrate import trapezoid
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
+from harness.long_form import longer, short_form
 from shoal import DPMixture
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart
@@ -37,22 +38,20 @@ def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-CHECKED = ("vdp", "ctsb", "search")
-"""Engines of three kinds: in the checks of scikit-learn they differ by what they make of a table alone, and
+CHECKED = ("ctsb", "search")
+"""Engines of two kinds: in the checks of scikit-learn they differ by what they make of a table alone, and
 `test_any_table_is_fitted` has all of them."""
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize(
-    "method", [m if m in CHECKED else pytest.param(m, marks=pytest.mark.slow) for m in METHODS], indirect=True
-)
+@pytest.mark.parametrize("method", short_form(METHODS, CHECKED), indirect=True)
 def test_check_estimator(method: str) -> None:
     check_estimator(DPMixture(method=method, **SHORT.get(method, {})))
 
 
 def test_any_table_is_fitted(method: str) -> None:
     """One row, one column, equal rows, a constant column, single precision, no order of its own in memory."""
-    x = np.random.default_rng(2).normal(size=(30, 2))
+    x = np.random.default_rng(2).normal(size=(16, 2))
     for table in (x[:1], x[:, :1], np.ones((6, 2)), x * [1.0, 0.0], x.astype(np.float32), x.tolist(), x[::-2, ::-1]):
         fitted = model(method).fit(table)
         assert fitted.labels_.shape == (len(table),)
@@ -63,7 +62,15 @@ def test_any_table_is_fitted(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "family"),
-    [(m, f) for m in METHODS for f in LOCATED if ENGINES[m].fits_latent or not has_latent_variables(FAMILIES[f])],
+    short_form(
+        [(m, f) for m in METHODS for f in LOCATED if ENGINES[m].fits_latent or not has_latent_variables(FAMILIES[f])],
+        [
+            *((m, "gaussian") for m in METHODS),
+            *(("tsb", f) for f in LOCATED),
+            ("gibbs", "diagonal"),
+            ("fsd", "student"),
+        ],
+    ),
 )
 def test_finds_groups_that_are_there(method: str, family: str) -> None:
     """Whatever the units; labels by decreasing mass, and what a fit says of its own points is consistent."""
@@ -88,8 +95,16 @@ def test_finds_groups_that_are_there(method: str, family: str) -> None:
     assert fitted.covariances_.shape == (len(fitted.weights_), 2, 2)
 
 
+EXPLICIT = (NormalInverseGamma([1.0], 0.1, 2.0, [1.0]), KnownCovariance([0.0], 9, 1))
+
+
 @pytest.mark.parametrize(
-    "family", ["gaussian", NormalInverseGamma([1.0], 0.1, 2.0, [1.0]), KnownCovariance([0.0], 9, 1)]
+    ("method", "family"),
+    [
+        *((method, "gaussian") for method in METHODS),
+        *(("tsb", prior) for prior in EXPLICIT),
+        *(longer(method, prior) for method in METHODS for prior in EXPLICIT if method != "tsb"),
+    ],
 )
 def test_density_integrates_to_one(method: str, family: Any) -> None:
     x = np.random.default_rng(1).normal(size=(60, 1)) + np.repeat([[0.0], [6.0]], 30, axis=0)
@@ -102,7 +117,7 @@ def test_density_integrates_to_one(method: str, family: Any) -> None:
 
 def test_bound_is_in_the_units_of_the_data(method: str) -> None:
     """Stretched by powers of two: the same fit, its bound and its log densities less the log of the stretch."""
-    x, _ = three_groups()
+    x, _ = three_groups(80)
     stretch = np.array([4.0, 0.125])
     one, other = model(method).fit(x), model(method).fit(x * stretch)
     shift = np.log(stretch).sum()
@@ -168,7 +183,7 @@ def test_what_the_callback_raises_ends_the_fit(method: str) -> None:
 
 @pytest.mark.parametrize("method", [name for name, row in ENGINES.items() if "max_iter" in row.reads])
 def test_best_of_several_starts(method: str) -> None:
-    x = np.random.default_rng(5).normal(size=(120, 2)) * [1.0, 3.0]
+    x = np.random.default_rng(5).normal(size=(40, 2)) * [1.0, 3.0]
     seen: list[Any] = []
     one = model(method).fit(x)
     many = model(method, n_init=3, callback=seen.append).fit(x)

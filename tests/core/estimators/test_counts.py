@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csc_matrix, csr_array, csr_matrix
 
+from harness.long_form import longer, short_form
 from shoal import DPMixture, InputError, OutsideDomainError, StreamingDPMixture, families
 from shoal.estimators.batch_engines import ENGINES
 
@@ -54,7 +55,13 @@ def test_forms_and_cuts_give_the_same_bits(family):
     same(whole, fitted(family, [rows[:1], rows[1:150], rows[150:202], rows[202:]]), x)
 
 
-@pytest.mark.parametrize("at", [1, 120, 450])
+@pytest.mark.parametrize(
+    ("family", "at"),
+    short_form(
+        [(family, at) for family in FAMILIES for at in (1, 120, 450)],
+        [("multinomial", 120), ("bernoulli", 1), ("poisson", 450)],
+    ),
+)
 def test_saved_and_loaded_it_goes_on_to_the_bit(family, at):
     """During the warm-up, whose rows are in the snapshot, and after it; with the window's rows."""
     x, _ = counted(family)
@@ -114,6 +121,7 @@ def test_gaussians_refuse_sparse_rows(estimator):
         estimator.fit(csr_array(counted("poisson", 10)[0]))
 
 
+@pytest.mark.parametrize("family", ["multinomial", longer("bernoulli"), longer("poisson")])
 def test_a_long_vocabulary_needs_memory_by_the_words(family):
     """20,000 features: the rows alone would take 96 MB as a table. A refinement over them stays below half of that."""
     rng = np.random.default_rng(0)
@@ -135,9 +143,20 @@ def test_a_long_vocabulary_needs_memory_by_the_words(family):
     assert np.isfinite(model.score(x[:50]))
 
 
-@pytest.mark.parametrize("method", ENGINES)
+@pytest.mark.parametrize(
+    ("family", "method"),
+    short_form(
+        [(family, method) for family in FAMILIES for method in ENGINES],
+        [
+            *(("poisson", method) for method in ENGINES),
+            ("multinomial", "tsb"),
+            ("bernoulli", "fsd"),
+            ("bernoulli", "gibbs"),
+        ],
+    ),
+)
 def test_every_batch_engine_takes_counts(family, method):
-    x, y = counted(family, 240)
+    x, y = counted(family, 120)
     settings = {"n_samples": 20, "burn_in": 20} if ENGINES[method].is_sampler else {}
     dense, sparse = (DPMixture(family, method, random_state=0, **settings).fit(form) for form in (x, csr_matrix(x)))
     assert_array_equal(dense.labels_, sparse.labels_)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
+from harness.long_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError
 
@@ -45,12 +46,12 @@ def test_holes_are_learnt_refined_saved_and_predicted() -> None:
     np.testing.assert_allclose(model.predict_proba(HOLED).sum(axis=1) + model.novelty(HOLED), 1.0)
 
 
-@pytest.mark.parametrize("kind", ["object", "string", "category", "rows"])
+@pytest.mark.parametrize("kind", [longer("object"), longer("string"), "category", "rows"])
 def test_holes_in_mixed_columns_are_learnt_refined_and_predicted(kind: str) -> None:
     rng = np.random.default_rng(8)
-    labels = rng.integers(3, size=1_200)
+    labels = rng.integers(3, size=600)
     columns = {
-        "cpu": np.array([20.0, 60.0, 90.0])[labels] + rng.normal(scale=4.0, size=1_200),
+        "cpu": np.array([20.0, 60.0, 90.0])[labels] + rng.normal(scale=4.0, size=600),
         "errors": rng.poisson(np.array([0.3, 0.5, 12.0])[labels]).astype(float),
         "region": np.array(["eu", "asia", "us"])[labels],
     }

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
+from harness.long_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import RefinementError, SettingError
 
@@ -36,7 +37,17 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("family", "way"),
+    [
+        ("gaussian", WAYS[2]),
+        ("diagonal", WAYS[3]),
+        *(longer(family, WAYS[0]) for family in ("gaussian", "diagonal", "known_covariance")),
+        *(longer(family, WAYS[1]) for family in ("gaussian", "diagonal", "known_covariance")),
+        *(longer(family, WAYS[2]) for family in ("diagonal", "known_covariance")),
+        *(longer(family, WAYS[3]) for family in ("gaussian", "known_covariance")),
+    ],
+)
 def test_the_same_however_the_stream_is_cut_saved_and_loaded(
     rows: tuple[np.ndarray, np.ndarray], family: str, way: dict[str, Any]
 ) -> None:
@@ -106,21 +117,25 @@ def test_where_it_cannot_it_says_so(rows: tuple[np.ndarray, np.ndarray]) -> None
 
 
 def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    x = rows[0][:2_100]
-    plain = _bytes(StreamingDPMixture().fit(x))
-    assert _bytes(StreamingDPMixture(random_state=0).fit(x)) == plain
-    assert StreamingDPMixture(random_state=5).fit(x)._fitted.state.settings.seed == 5
-    model = StreamingDPMixture(random_state=np.random.RandomState(3)).fit(x[:1_500])
+    x = rows[0][:1_100]
+
+    def model_of(state: Any) -> StreamingDPMixture:
+        return StreamingDPMixture(random_state=state, warmup_points=200)
+
+    plain = _bytes(StreamingDPMixture(warmup_points=200).fit(x))
+    assert _bytes(model_of(0).fit(x)) == plain
+    assert model_of(5).fit(x)._fitted.state.settings.seed == 5
+    model = model_of(np.random.RandomState(3)).fit(x[:600])
     seed = model._fitted.state.settings.seed
-    assert model.partial_fit(x[1_500:])._fitted.state.settings.seed == seed > 0
-    again = StreamingDPMixture(random_state=np.random.RandomState(3)).fit(x)
+    assert model.partial_fit(x[600:])._fitted.state.settings.seed == seed > 0
+    again = model_of(np.random.RandomState(3)).fit(x)
     assert _bytes(again) == _bytes(model)
     file = io.BytesIO()
     model.save(file)
     assert StreamingDPMixture.load(io.BytesIO(file.getvalue())).random_state == seed
     for bad in ("x", -1, 1.5):
         with pytest.raises(SettingError, match="random_state"):
-            StreamingDPMixture(random_state=bad).fit(x)
+            model_of(bad).fit(x)
     assert clone(model).get_params().keys() == model.get_params().keys()
 
 

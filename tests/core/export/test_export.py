@@ -115,8 +115,8 @@ def test_large_counts_keep_their_digits() -> None:
 @pytest.mark.parametrize("family", ["poisson", "negative_binomial", "multinomial"])
 def test_heavy_components_of_counts_keep_their_digits(family: str) -> None:
     """Pseudo counts of 1e12: log G of them is 3e13, whose last digit is worth .004."""
-    x = drawn(family)
-    model = StreamingDPMixture(family, warmup_points=100).fit(x, sample_weight=np.full(len(x), 1e9))
+    x = drawn(family)[:130]
+    model = StreamingDPMixture(family, warmup_points=60).fit(x, sample_weight=np.full(len(x), 1e9))
     _, log_density, novelty, resp = run(to_onnx(model), x)
     np.testing.assert_allclose(log_density, model.score_samples(x), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(novelty, model.novelty(x), atol=1e-9)

@@ -57,7 +57,7 @@ DATASET_CHECKS = (
 
 @pytest.mark.parametrize("check", DATASET_CHECKS, ids=lambda check: check.__name__)
 def test_the_checks_of_river_on_a_data_set_pass(check: Any) -> None:
-    rows = list(datasets.Phishing().take(120))
+    rows = list(datasets.Phishing().take(80))
     check(DPMixtureClusterer(family="diagonal", warmup_points=40), rows)
 
 

@@ -20,7 +20,7 @@ from shoal.errors import SettingError
 from shoal.runtime.executors import Pool, lasting
 
 ROUND = 1_024
-CALLS = (3_000, 100, 4_500, 1, 2_000)
+CALLS = (1_500, 100, 3_300, 1, 600)
 """Rows of each call: rounds that are whole, that are cut, and that are less than a range."""
 
 
@@ -41,7 +41,7 @@ def rows(n: int, seed: int = 0) -> np.ndarray:
 
 def learnt(executor: Any, **settings: Any) -> StreamingDPMixture:
     """A model that has learnt rows in several calls."""
-    model = StreamingDPMixture("gaussian", partitions=3, executor=executor, **settings)
+    model = StreamingDPMixture("gaussian", partitions=3, executor=executor, warmup_points=300, **settings)
     x, weights = rows(sum(CALLS)), np.random.default_rng(1).uniform(0.5, 2.0, sum(CALLS))
     start = 0
     for i, n in enumerate(CALLS):

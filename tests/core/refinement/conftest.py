@@ -78,7 +78,7 @@ def two_clusters(n: int, separation: float, share: float = 0.5, seed: int = 0) -
     return x, z
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def refining() -> SimpleNamespace:
     """The helpers above, as `refining.run(...)` and so on: test modules cannot import one another."""
     return SimpleNamespace(run=run, once=refined_once, window_of=window_of, two=two_clusters)

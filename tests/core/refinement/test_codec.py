@@ -14,7 +14,7 @@ from shoal.mixture import to_bytes as state_to_bytes
 from shoal.refinement import Refinement, adopt_inplace, from_bytes, refine, to_bytes
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(stream: SimpleNamespace, refining: SimpleNamespace) -> Refinement:
     x, _ = stream.nine(1_300, seed=1)
     state = stream.feed(stream.settings(n_features=2, family="diagonal", window=800, half_life=600.0), x).state
@@ -24,18 +24,16 @@ def found(stream: SimpleNamespace, refining: SimpleNamespace) -> Refinement:
 def test_it_reads_back_equal_to_the_bit_and_adopts_to_the_same(
     stream: SimpleNamespace, refining: SimpleNamespace, family: str
 ) -> None:
-    x, _ = stream.nine(1_700, seed=1)
-    settings = stream.settings(n_features=2, family=family, window=800)
-    state = stream.feed(settings, x[:1_300]).state
+    x, _ = stream.nine(1_200, seed=1)
+    settings = stream.settings(n_features=2, family=family, window=500, warmup_points=200)
+    state = stream.feed(settings, x[:900]).state
     made = refine(state, refining.window_of(state, x))
     blob = to_bytes(made)
     back = from_bytes(blob)
     assert to_bytes(back) == blob
-    assert (back.report, back.reason, back.base_offset) == (made.report, made.reason, 1_300)
+    assert (back.report, back.reason, back.base_offset) == (made.report, made.reason, 900)
     assert (back.worthwhile, back.changed) == (made.worthwhile, made.changed)
-    ends = [
-        adopt_inplace(stream.feed(settings, x).state, each, x[1_300:])[0] for each in (made, back, from_bytes(blob))
-    ]
+    ends = [adopt_inplace(stream.feed(settings, x).state, each, x[900:])[0] for each in (made, back, from_bytes(blob))]
     assert len({state_to_bytes(end) for end in ends}) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
+from harness.long_form import longer
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
 from shoal.inference import best_entries
@@ -139,6 +140,7 @@ def test_a_component_that_no_refinement_has_placed_is_watched_after_a_while(stre
     assert state.monitor.level[:3].argmax() == 1
 
 
+@pytest.mark.parametrize("family", ["gaussian", longer("diagonal"), longer("known_covariance")])
 def test_the_alarm_is_the_offset_of_the_first_misfit_whatever_the_cuts(stream: SimpleNamespace, family: str) -> None:
     x, _ = stream.far(700, 2, 3)
     x = x[400:].copy()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from harness.refinement_problems import fed, problem_of
 from shoal.families import FAMILIES, AnyFamily
 from shoal.refinement import Problem
@@ -39,8 +40,9 @@ def _moves_no_mass(problem: Problem) -> None:
     np.testing.assert_allclose(problem.live[0], first.stats[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("distance", "ratio"), [(3.0, 1), (4.0, 100)])
-@pytest.mark.parametrize("n_past", [0, 400])
+@pytest.mark.parametrize(
+    ("distance", "ratio", "n_past"), [(3.0, 1, 400), (4.0, 100, 0), longer(3.0, 1, 0), longer(4.0, 100, 400)]
+)
 def test_refining_again_without_new_points_moves_no_mass(distance: float, ratio: int, n_past: int) -> None:
     _moves_no_mass(_pair("diagonal", distance, ratio, 2_000, n_past))
 

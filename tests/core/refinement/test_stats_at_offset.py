@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import short_form
 from shoal.errors import SettingError
 from shoal.mixture import (
     MixtureState,
@@ -69,21 +70,27 @@ def test_statistics_at_an_offset_decay_with_the_points_that_they_stand_for(
     assert past.stats.mean[:3] == pytest.approx(then.stats.mean[:3], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        {},
-        {"half_life": 250.0, "warmup_points": 60},
-        {"birth_threshold": 0.05, "concentration": 20.0},
-        {"birth_threshold": 0.05, "concentration": 20.0, "half_life": 300.0},
-    ],
-)
-def test_masses_add_up_in_every_mark_whatever_happens(
-    stream: SimpleNamespace, family: str, way: dict[str, Any]
-) -> None:
-    x, _ = stream.nine(4_200, seed=1, spacing=3.0)
-    x[2_000:] += 40.0  # the first clusters die, where anything is forgotten
-    settings = stream.settings(n_features=2, family=family, window=700, **way)
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "half-life": {"half_life": 250.0, "warmup_points": 60},
+    "births": {"birth_threshold": 0.05, "concentration": 20.0, "warmup_points": 200},
+    "births and half-life": {"birth_threshold": 0.05, "concentration": 20.0, "warmup_points": 200, "half_life": 300.0},
+}
+CASES = [(way, family, n) for n in (2_400, 4_200) for way in WAYS for family in ("gaussian", "diagonal")]
+CASES += [(way, "known_covariance", 4_200) for way in WAYS]
+SHORT = [
+    ("plain", "diagonal", 2_400),
+    ("half-life", "gaussian", 2_400),
+    ("births", "gaussian", 2_400),
+    ("births and half-life", "diagonal", 2_400),
+]
+
+
+@pytest.mark.parametrize(("way", "family", "n"), short_form(CASES, SHORT))
+def test_masses_add_up_in_every_mark_whatever_happens(stream: SimpleNamespace, way: str, family: str, n: int) -> None:
+    x, _ = stream.nine(n, seed=1, spacing=3.0)
+    x[n // 2 :] += 40.0  # the first clusters die, where anything is forgotten
+    settings = stream.settings(n_features=2, family=family, window=700, **WAYS[way])
     state = initial_state(settings)
     kinds = set()
     for start in range(0, len(x), 60):
@@ -91,8 +98,8 @@ def test_masses_add_up_in_every_mark_whatever_happens(
         kinds |= {event.kind for event in info.events}
         assert balance_error(state) < 1e-12
         assert in_order(state)
-    assert "merged" in kinds or "birth_threshold" not in way
-    assert "pruned" in kinds or "half_life" not in way
+    assert "merged" in kinds or "birth_threshold" not in WAYS[way]
+    assert "pruned" in kinds or "half_life" not in WAYS[way]
 
 
 def test_joins_and_prunes_carry_statistics_at_offsets(family_case: Any) -> None:

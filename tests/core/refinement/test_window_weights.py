@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from shoal.errors import RefinementError
 from shoal.mixture import StreamSettings, decay_step
 from shoal.refinement import forget_window, refine, window_start
@@ -14,7 +15,7 @@ from shoal.sequential import assimilate_inplace, initial_state
 
 
 @pytest.mark.parametrize("half_life", [None, 1.0, 40.0, 333.3, 2_000.0])
-@pytest.mark.parametrize("n", [1_000, 1_037, 1_560])
+@pytest.mark.parametrize("n", [longer(1_000), 1_037, longer(1_560)])
 def test_weights_are_what_decays_have_left(stream: SimpleNamespace, half_life: float | None, n: int) -> None:
     x, _ = stream.far(n, 2, 3)
     prior = stream.prior("diagonal", 2, 1.0, 1e4)
@@ -65,15 +66,15 @@ def test_the_problem_is_in_the_coordinates_of_the_components(stream: SimpleNames
 def test_what_cannot_be_refined_says_so(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(1_500)
     cases = {
-        "warming up": ({}, x[:700]),
+        "warming up": ({}, x[:150]),
         "no window": ({"window": 0}, x),
         "'sva-pm'": ({"method": "sva-pm"}, x),
     }
     for words, (way, rows) in cases.items():
-        state = stream.feed(stream.settings(n_features=2, **way), rows).state
+        state = stream.feed(stream.settings(n_features=2, warmup_points=200, **way), rows).state
         with pytest.raises(RefinementError, match=words):
             refine(state, rows)
-    state = stream.feed(stream.settings(n_features=2), x).state
+    state = stream.feed(stream.settings(n_features=2, warmup_points=200), x).state
     with pytest.raises(RefinementError, match="1499 rows"):
         refine(state, x[1:])
     empty = forget_window(state)

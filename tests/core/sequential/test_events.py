@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import short_form
+
 WAYS: dict[str, dict[str, Any]] = {
     "default": {"birth_threshold": 0.05, "concentration": 5.0},
     "drifting": {"half_life": 150.0, "birth_threshold": 0.1},
@@ -15,12 +17,24 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_replayed_events_give_the_live_components(stream: SimpleNamespace, family: str, way: str, seed: int) -> None:
-    x, _ = stream.nine(4_300, seed=seed, spacing=3.0)
-    x[2_000:] += 2.0  # something to be born and something to die
-    chosen = dict(WAYS[way])
+FAMILIES = ("gaussian", "diagonal", "known_covariance")
+CASES = [(way, family, seed, 4_300) for way in WAYS for family in FAMILIES for seed in range(3)]
+SHORT = [
+    ("default", "diagonal", 0, 2_600),
+    ("drifting", "gaussian", 0, 2_600),
+    ("paper", "gaussian", 0, 2_600),
+    ("explicit prior", "known_covariance", 0, 2_600),
+    ("no room", "diagonal", 0, 2_600),
+]
+
+
+@pytest.mark.parametrize(("way", "family", "seed", "n"), short_form([*SHORT, *CASES], SHORT))
+def test_replayed_events_give_the_live_components(
+    stream: SimpleNamespace, way: str, family: str, seed: int, n: int
+) -> None:
+    x, _ = stream.nine(n, seed=seed, spacing=3.0)
+    x[n // 2 :] += 2.0  # something to be born and something to die
+    chosen = {"warmup_points": n // 5, **WAYS[way]}
     if "prior" in chosen:
         chosen["prior"] = stream.prior(family, 2, 1.0, 20.0)
     run = stream.feed(stream.settings(n_features=2, family=family, **chosen), x, 613)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from harness.long_form import longer, short_form
 from shoal.mixture import MixtureState, from_bytes, stats_at_offsets, to_bytes
 from shoal.sequential import forgetting
 from shoal.sequential.forgetting import counted, decay_inplace
@@ -94,7 +95,7 @@ def test_the_prior_does_not_decay(stream: SimpleNamespace) -> None:
     assert state.decayed_count < 40.0
 
 
-@pytest.mark.parametrize("half_life", [30.0, 500.0])
+@pytest.mark.parametrize("half_life", [30.0, longer(500.0)])
 @pytest.mark.parametrize("method", ["default", "sva", "sva-pm"])
 def test_masses_always_add_up(stream: SimpleNamespace, method: str, half_life: float, family: str) -> None:
     x, _ = stream.nine(1_500, seed=7, spacing=3.0)
@@ -127,9 +128,18 @@ def test_a_half_life_can_come_and_go(stream: SimpleNamespace) -> None:
     assert len(to_bytes(state)) > 0
 
 
-@pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
-@pytest.mark.parametrize("window", [0, 4_000])
-@pytest.mark.parametrize("half_life", [300.0, 1.0])
+@pytest.mark.parametrize(
+    ("family", "window", "half_life"),
+    short_form(
+        [
+            (family, window, half_life)
+            for family in ("gaussian", "diagonal", "known_covariance")
+            for window in (0, 4_000)
+            for half_life in (300.0, 1.0)
+        ],
+        [("gaussian", 4_000, 1.0), ("diagonal", 0, 300.0), ("known_covariance", 4_000, 1.0)],
+    ),
+)
 def test_a_decay_by_kernel_is_that_of_numpy_to_the_bit(
     stream: SimpleNamespace, family: str, window: int, half_life: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from harness.long_form import longer
 from shoal.errors import NotFiniteError, SettingError
 from shoal.families import FAMILIES, take
 from shoal.families.bernoulli import BetaBernoulli
@@ -86,44 +87,47 @@ def test_a_stream_without_holes_is_the_same_to_the_bit() -> None:
     assert publish(plain).log_density(x[:5]).tolist() == publish(ready).log_density(x[:5]).tolist()
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "categorical", MIXED])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", longer("categorical"), MIXED])
 def test_it_is_the_same_wherever_it_is_cut_and_saved(family: str) -> None:
-    x, _ = clusters(700, seed=3, share=0.15)
+    n = 350
+    x, _ = clusters(n, seed=3, share=0.15)
     if family != "gaussian":
         x[:, 1:] = np.maximum(np.round(x[:, 1:]), 0.0)
     if family in ("poisson", "categorical"):
         x[:, 0] = np.maximum(np.round(x[:, 0]), 0.0)
-    weights = np.where(np.arange(700) % 3 == 0, 2.5, 1.0)
-    settings = StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=200, half_life=400.0)
+    weights = np.where(np.arange(n) % 3 == 0, 2.5, 1.0)
+    settings = StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=100, half_life=200.0)
     whole, _ = assimilate_inplace(initial_state(settings), WeightedRows(x, weights))
     pieces = initial_state(settings)
-    for start, stop in pairwise([0, 1, 2, 37, 199, 200, 201, 555, 700]):
+    for start, stop in pairwise([0, 1, 2, 37, 99, 100, 101, 255, n]):
         pieces, _ = assimilate_inplace(pieces, WeightedRows(x[start:stop], weights[start:stop]))
         pieces, _ = from_bytes(to_bytes(pieces))
     assert to_bytes(whole) == to_bytes(pieces)
     assert whole.stats.mass[: whole.n_components].sum() + whole.pruned_mass == pytest.approx(whole.decayed_count)
 
 
-def test_clusters_are_found_through_holes() -> None:
+@pytest.mark.parametrize("n", [1_500, longer(3_000)])
+def test_clusters_are_found_through_holes(n: int) -> None:
     """A fifth of all values is missing: the three clusters, their means and covariances come out. A tenth of the points
     have one value alone, which often says nothing of the cluster."""
-    x, labels = clusters(3_000, seed=5, share=0.2)
-    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal"), x))
+    x, labels = clusters(n, seed=5, share=0.2)
+    noise = np.sqrt(3_000 / n)  # the limits are four deviations of the estimates from 3,000 points
+    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal", warmup_points=n // 5), x))
     assert np.sum(snapshot.masses > 100) == 3
     found = snapshot.predict(x, with_resp=False).component
     assert np.mean([np.mean(found[labels == k] == np.bincount(found[labels == k]).argmax()) for k in range(3)]) > 0.94
     for row in np.flatnonzero(snapshot.masses > 100):
         k = np.bincount(labels[found == snapshot.ids[row]]).argmax()
-        np.testing.assert_allclose(snapshot.means[row], 9.0 * np.eye(3)[k], atol=0.25)
+        np.testing.assert_allclose(snapshot.means[row], 9.0 * np.eye(3)[k], atol=0.25 * noise)
         root = np.eye(3) + 0.6 * np.tri(3, k=-1)
-        np.testing.assert_allclose(snapshot.covariances(np.array([row]))[0], root @ root.T, atol=0.35)
+        np.testing.assert_allclose(snapshot.covariances(np.array([row]))[0], root @ root.T, atol=0.35 * noise)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
 def test_holes_of_the_window_are_drawn_before_a_refinement(family: str) -> None:
-    x, _ = clusters(1_200, seed=6, share=0.3)
+    x, _ = clusters(500, seed=6, share=0.3)
     x = np.where(np.isnan(x), NAN, (x > 4).astype(float)) if family == "bernoulli" else x
-    state = learnt(StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=400), x)
+    state = learnt(StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=150), x)
     rows = state.settings.domain.held(x[state.past.offset :])
     problem = window_problem(state, rows)
     whole = problem.rows.toarray() if family == "bernoulli" else problem.rows
@@ -136,7 +140,7 @@ def test_holes_of_the_window_are_drawn_before_a_refinement(family: str) -> None:
     again = window_problem(state, rows).rows
     np.testing.assert_array_equal(again.toarray() if family == "bernoulli" else again, whole)
     if family == "gaussian":  # a mean in each hole would shrink the variances by a third
-        complete, _ = clusters(1_200, seed=6)
+        complete, _ = clusters(500, seed=6)
         spread = [np.std(table, axis=0) for table in (whole * state.scale + state.location, complete)]
         np.testing.assert_allclose(spread[0], spread[1], rtol=0.06)
     else:
@@ -164,9 +168,9 @@ def test_predictions_of_complete_and_holed_rows_mix() -> None:
 
 def test_densities_are_in_the_units_of_the_points_that_were_observed() -> None:
     """Features in other units: the density of a holed point changes by the units of its observed features alone."""
-    x, _ = clusters(900, seed=8, share=0.1)
+    x, _ = clusters(500, seed=8, share=0.1)
     unit = np.array([1.0, 1e3, 1e-2])
-    settings = StreamSettings(n_features=3, missing="marginal", warmup_points=300)
+    settings = StreamSettings(n_features=3, missing="marginal", warmup_points=150)
     asked = np.array([[NAN, 1.0, 2.0], [0.5, NAN, NAN]])
     one = publish(learnt(settings, x)).log_density(asked)
     other = publish(learnt(settings, x * unit)).log_density(asked * unit)

@@ -69,11 +69,11 @@ def test_noise_is_a_function_of_offset_and_feature_alone() -> None:
 
 
 def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str) -> None:
-    x = np.round(stream.nine(1_300, seed=1)[0])
+    x = np.round(stream.nine(900, seed=1)[0])
     settings = stream.settings(n_features=2, family=family, warmup_points=300)
     whole = stream.feed(settings, x).state
     assert whole.jitter.tolist() == pytest.approx([12**-0.5] * 2)
-    single = [*range(20, 280, 20), *range(280, 320), *range(320, 1_300, 20)]  # rows around the end of the warm-up
+    single = [*range(20, 280, 20), *range(290, 310), *range(320, 900, 40)]  # rows around the end of the warm-up
     for cut in (single, 77):
         assert to_bytes(stream.feed(settings, x, cut, through_bytes=True).state) == to_bytes(whole)
 

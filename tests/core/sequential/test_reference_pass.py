@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from harness.long_form import longer, short_form
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import MisfitMonitor, empty_monitor
@@ -54,14 +55,19 @@ def agree(a: Any, b: Any, tolerance: float = CLOSE) -> None:
         assert_allclose(u, v, rtol=tolerance, atol=tolerance * np.abs(v).max(initial=1.0))
 
 
+FORMS = (*LOCATED, *COUNTED, *DIRECTED)
+RULES = (("entropy", 1e-3, 60), ("overlap", 1e-12, 60), ("none", 1e-3, 2))
+SHORT = [(form, *RULES[place % 3]) for place, form in enumerate(FORMS)]
+"""Each form, and each kind of rules with three of them."""
+
+
 @pytest.mark.parametrize(
-    ("pair_rule", "floor", "limit"), [("entropy", 1e-3, 60), ("overlap", 1e-12, 60), ("none", 1e-3, 2)]
+    ("form", "pair_rule", "floor", "limit"), short_form([(form, *rules) for form in FORMS for rules in RULES], SHORT)
 )
-@pytest.mark.parametrize("form", [*LOCATED, *COUNTED, *DIRECTED])
 def test_it_is_the_kernel_to_rounding_from_any_state(
     sva: SimpleNamespace, form: str, pair_rule: str, floor: float, limit: int
 ) -> None:
-    prior, x = case(sva, form)
+    prior, x = case(sva, form, n=350)
     rules = sva.rules(pair_rule, floor, max_components=limit, birth_threshold=0.5 if limit == 60 else 0.01)
     agree(sva.drive(prior, rules, x[:200], engine=reference_pass_inplace), sva.drive(prior, rules, x[:200]))
     begun = [sva.drive(prior, rules, x[:200]).components for _ in range(2)]
@@ -74,7 +80,7 @@ def test_it_is_the_kernel_to_rounding_from_any_state(
     assert limit == 60 or plain.n_refused > 0
 
 
-@pytest.mark.parametrize("form", [*LOCATED, *COUNTED, *DIRECTED])
+@pytest.mark.parametrize("form", short_form(FORMS, ("gaussian", "diagonal", "poisson", "dirichlet")))
 def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, form: str) -> None:
     prior, x = case(sva, form, n=150)
     whole = sva.drive(prior, sva.rules(), x, engine=reference_pass_inplace)
@@ -83,7 +89,7 @@ def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, 
     agree(cut, whole, 1e-12)
 
 
-@pytest.mark.parametrize("form", [*LOCATED, *COUNTED, *DIRECTED])
+@pytest.mark.parametrize("form", FORMS)
 def test_the_kernel_goes_on_from_the_predictive_cache_made_anew(sva: SimpleNamespace, form: str) -> None:
     """To the bit from what `refresh` gives for the statistics."""
     prior, x = case(sva, form, n=160)
@@ -109,7 +115,7 @@ def test_full_arrays_stop_the_pass(sva: SimpleNamespace, form: str) -> None:
     assert reference_pass_inplace(prior, rules, components, 2, 2, Piece(x[2:], labels, np.zeros(4))).n_done == 0
 
 
-@pytest.mark.parametrize("size", [1e3, 1e6])
+@pytest.mark.parametrize("size", [longer(1e3), 1e6])
 def test_far_equal_and_denormal_points(sva: SimpleNamespace, form: str, size: float) -> None:
     x = np.random.default_rng(3).normal(size=(240, 3))
     x[50:52] *= size

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
+from harness.long_form import longer, short_form
 from shoal.families.capabilities import is_restandardised, restandardised
 from shoal.mixture import MixtureState, ScaleWatch, from_bytes, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray
@@ -14,6 +15,17 @@ from shoal.points.weighted_rows import WeightedRows
 from shoal.sequential import apply_settings_inplace, publish, rescale
 
 FAMILIES = pytest.mark.parametrize("family", ["gaussian", "diagonal"])
+EACH_CHANGE = pytest.mark.parametrize(
+    ("family", "order"),
+    short_form(
+        [
+            (family, order)
+            for family in ("gaussian", "diagonal")
+            for order in ("a hundred times wider", "a hundred times narrower")
+        ],
+        [("gaussian", "a hundred times wider"), ("diagonal", "a hundred times narrower")],
+    ),
+)
 N = 12_000
 
 
@@ -42,8 +54,7 @@ def settings(stream: SimpleNamespace, family: str = "gaussian", **others: Any) -
     return stream.settings(n_features=2, family=family, **{"refinement": None, **others})
 
 
-@FAMILIES
-@pytest.mark.parametrize("order", ["a hundred times wider", "a hundred times narrower"])
+@EACH_CHANGE
 def test_a_change_of_scale_is_found_and_mended(
     stream: SimpleNamespace, family: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,15 +72,15 @@ def test_a_change_of_scale_is_found_and_mended(
     assert agreement(stream.feed(settings(stream, family), x).state, test, z) < 0.5
 
 
-@FAMILIES
-@pytest.mark.parametrize("order", ["a hundred times wider", "a hundred times narrower"])
+@EACH_CHANGE
 def test_a_change_of_scale_is_found_in_the_rows_without_missing_values(
     stream: SimpleNamespace, family: str, order: str
 ) -> None:
     """The look raised an error, and so did each later batch."""
     x, test, z = hostile(order, 0)
-    holes = np.flatnonzero(np.random.default_rng(1).random(N) < 0.1)
+    holes = np.flatnonzero(np.random.default_rng(1).random(N) < 0.05)
     x[holes, holes % 2] = np.nan
+    x = x[:5_000]  # a fifth of a second for each thousand rows with missing values
     run = stream.feed(settings(stream, family, missing="marginal"), x, 700)
     assert agreement(run.state, test, z) > 0.95
     assert any(event.kind == "rescaled" for event in run.events)
@@ -78,7 +89,7 @@ def test_a_change_of_scale_is_found_in_the_rows_without_missing_values(
 
 def test_a_state_is_read_whose_recent_rows_have_missing_values(stream: SimpleNamespace) -> None:
     """It was refused as damaged, so that no checkpoint of such a stream could be restored."""
-    x, _, _ = hostile("ordinary", 0)
+    x = hostile("ordinary", 0)[0][:1_900]  # the look after the warm-up is past, and rows for the next one are kept
     x[::10, 0] = np.nan
     whole = stream.feed(settings(stream, missing="marginal"), x)
     assert to_bytes(stream.feed(settings(stream, missing="marginal"), x, 700, through_bytes=True).state) == to_bytes(
@@ -87,13 +98,28 @@ def test_a_state_is_read_whose_recent_rows_have_missing_values(stream: SimpleNam
     assert np.isnan(whole.state.watch.rows).any()
 
 
-@FAMILIES
-def test_a_stream_of_rows_that_all_have_missing_values_goes_on(stream: SimpleNamespace, family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "step"), [("diagonal", 256), *(longer(family, 1_024) for family in ("gaussian", "diagonal"))]
+)
+def test_a_stream_of_rows_that_all_have_missing_values_goes_on(
+    stream: SimpleNamespace, family: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With two looks after the change of scale. Rows with missing values are learnt a millisecond each."""
-    x = hostile("a hundred times wider", 0)[0][:3_100]
+    monkeypatch.setattr(rescale, "STEP", step)
+    monkeypatch.setattr(rescale, "MOST_ROWS", step)
+    warmup = step - 24
+    x = hostile("a hundred times wider", 0)[0][1_200 - warmup - 50 :][: 3 * step + 28]
     x[np.arange(len(x)), np.arange(len(x)) % 2] = np.nan
-    run = stream.feed(settings(stream, family, missing="marginal"), x, 700)
+    looks, look = [], rescale._look_inplace
+
+    def noted(state: MixtureState, watch: ScaleWatch) -> Any:
+        looks.append(state.points_seen)
+        return look(state, watch)
+
+    monkeypatch.setattr(rescale, "_look_inplace", noted)
+    run = stream.feed(settings(stream, family, missing="marginal", warmup_points=warmup), x, 700)
     assert run.state.points_seen == len(x)
+    assert looks[-2:] == [2 * step, 3 * step]
     assert run.state.watch.next_look > len(x)
 
 

@@ -5,17 +5,29 @@ import itertools
 import numpy as np
 import pytest
 
+from harness.long_form import short_form
 from shoal.families.capabilities import has_latent_variables
 from shoal.sequential.reference import pair_sums, reference_pass
 
 RELATIVE = 1e-9
 
 
-@pytest.mark.parametrize(("pair_rules", "floor"), [(("entropy",), 1e-3), (("overlap", "none"), 1e-12)])
-@pytest.mark.parametrize("d", [1, 2, 16])
+FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
+RULES = ((("entropy",), 1e-3), (("overlap", "none"), 1e-12))
+CASES = [(form, d, *rules) for form in FORMS for d in (1, 2, 16) for rules in RULES]
+SHORT = [
+    *((form, 2, *RULES[1]) for form in FORMS),
+    ("diagonal", 1, *RULES[0]),
+    ("student", 2, *RULES[0]),
+    ("gaussian", 16, *RULES[0]),
+    ("shared", 16, *RULES[1]),
+]
+
+
+@pytest.mark.parametrize(("form", "d", "pair_rules", "floor"), short_form(CASES, SHORT))
 def test_kernel_equals_the_reference(sva, form, d, pair_rules, floor):
     """In 16 dimensions a bound spares scores only from a mass of some 2,000 on."""
-    prior, x = sva.prior(form, d), sva.clusters(2_500 if d == 16 and floor == 1e-3 else 600, d, seed=d)
+    prior, x = sva.prior(form, d), sva.clusters(2_500 if d == 16 and floor == 1e-3 else 400, d, seed=d)
     expected = reference_pass(prior, sva.rules(pair_rules[0], floor), x)
     for pair_rule in pair_rules:
         got = sva.drive(prior, sva.rules(pair_rule, floor), x)
@@ -35,7 +47,7 @@ def test_many_components_at_once(sva, form):
     """Enough components for every width of vector loop and its remainder, and refusals at the limit."""
     limit = 13 if form in ("gaussian", "student") else 35
     prior, rules = sva.prior(form, 5), sva.rules("overlap", 1e-6, max_components=limit)
-    x = sva.clusters(400 if limit == 13 else 1_200, 5, seed=3, n_clusters=80, spread=6.0)
+    x = sva.clusters(300 if limit == 13 else 1_200, 5, seed=3, n_clusters=80, spread=6.0)
     expected = reference_pass(prior, rules, x)
     got = sva.drive(prior, rules, x)
     assert len(expected.born_at) == got.n_components == limit
@@ -46,7 +58,7 @@ def test_many_components_at_once(sva, form):
 
 
 def test_statistics_are_the_weighted_sums_of_all_points(sva, form):
-    prior, x, rules = sva.prior(form, 3), sva.clusters(500, 3, seed=11), sva.rules()
+    prior, x, rules = sva.prior(form, 3), sva.clusters(250, 3, seed=11), sva.rules()
     resp = reference_pass(prior, rules, x).resp
     stats = sva.drive(prior, rules, x).components.stats
     np.testing.assert_allclose(resp.sum(axis=1), 1.0, rtol=1e-12)
@@ -62,7 +74,7 @@ def test_statistics_are_the_weighted_sums_of_all_points(sva, form):
 @pytest.mark.parametrize("pair_rule", ["entropy", "overlap"])
 def test_pair_sums_by_brute_force(sva, form, pair_rule):
     """Point by point, pair by pair, in plain Python numbers."""
-    prior, x, rules = sva.prior(form, 2), sva.clusters(400, 2, seed=5), sva.rules(pair_rule, 1e-6)
+    prior, x, rules = sva.prior(form, 2), sva.clusters(200, 2, seed=5), sva.rules(pair_rule, 1e-6)
     resp = reference_pass(prior, rules, x).resp
     got = sva.drive(prior, rules, x).components.pairs
     expected = np.zeros_like(got)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassResult, Piece, new_components
 from shoal.sequential.reference import reference_pass
@@ -50,10 +51,10 @@ def test_refused_births_are_shared_among_the_components_there_are(sva, form):
     assert np.isfinite(components.pairs[:2, :2]).all()
 
 
-@pytest.mark.parametrize("threshold", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("threshold", [0.05, longer(0.5), 0.95])
 def test_birth_threshold(sva, form, threshold):
     """The larger, the fewer; below one half a newborn need not be the best of its point."""
-    prior, x, rules = sva.prior(form, 2), sva.clusters(500, 2, seed=1), sva.rules("none", birth_threshold=threshold)
+    prior, x, rules = sva.prior(form, 2), sva.clusters(250, 2, seed=1), sva.rules("none", birth_threshold=threshold)
     got, expected = sva.drive(prior, rules, x), reference_pass(prior, rules, x)
     np.testing.assert_array_equal(got.labels, expected.labels)
     np.testing.assert_array_equal(got.components.born_at, expected.born_at)
@@ -65,7 +66,7 @@ def test_birth_threshold(sva, form, threshold):
 
 def test_floor(sva, form):
     """No responsibility below the floor survives but a newborn's, and dropping one keeps the point's mass whole."""
-    prior, x = sva.prior(form, 2), sva.clusters(600, 2, seed=7)
+    prior, x = sva.prior(form, 2), sva.clusters(300, 2, seed=7)
     rules = sva.rules("overlap", floor=0.1, birth_threshold=0.02)
     got, expected = sva.drive(prior, rules, x), reference_pass(prior, rules, x)
     np.testing.assert_allclose(got.components.stats.mass, expected.stats.mass, rtol=1e-9)
