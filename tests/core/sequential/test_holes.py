@@ -106,21 +106,19 @@ def test_it_is_the_same_wherever_it_is_cut_and_saved(family: str) -> None:
     assert whole.stats.mass[: whole.n_components].sum() + whole.pruned_mass == pytest.approx(whole.decayed_count)
 
 
-@pytest.mark.parametrize("n", [1_500, longer(3_000)])
-def test_clusters_are_found_through_holes(n: int) -> None:
+def test_clusters_are_found_through_holes() -> None:
     """A fifth of all values is missing: the three clusters, their means and covariances come out. A tenth of the points
     have one value alone, which often says nothing of the cluster."""
-    x, labels = clusters(n, seed=5, share=0.2)
-    noise = np.sqrt(3_000 / n)  # the limits are four deviations of the estimates from 3,000 points
-    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal", warmup_points=n // 5), x))
+    x, labels = clusters(3_000, seed=5, share=0.2)
+    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal", warmup_points=400), x))
     assert np.sum(snapshot.masses > 100) == 3
     found = snapshot.predict(x, with_resp=False).component
     assert np.mean([np.mean(found[labels == k] == np.bincount(found[labels == k]).argmax()) for k in range(3)]) > 0.94
     for row in np.flatnonzero(snapshot.masses > 100):
         k = np.bincount(labels[found == snapshot.ids[row]]).argmax()
-        np.testing.assert_allclose(snapshot.means[row], 9.0 * np.eye(3)[k], atol=0.25 * noise)
+        np.testing.assert_allclose(snapshot.means[row], 9.0 * np.eye(3)[k], atol=0.25)
         root = np.eye(3) + 0.6 * np.tri(3, k=-1)
-        np.testing.assert_allclose(snapshot.covariances(np.array([row]))[0], root @ root.T, atol=0.35 * noise)
+        np.testing.assert_allclose(snapshot.covariances(np.array([row]))[0], root @ root.T, atol=0.35)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
