@@ -5,19 +5,31 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner, Result
 
 sys.path.append(str(Path(__file__).parents[1] / "client"))
 
 from fake_shoal import Deliver, FakeShoal
 
+from harness import forked
 from shoal_service.cli import app
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tree_of_commands() -> Iterator[None]:
+    """Make the tree of commands once. The runner makes it for each command it runs, which is most of the cost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture
@@ -88,9 +100,7 @@ def shoal_process() -> Callable[..., "subprocess.CompletedProcess[bytes]"]:
     """Run the command in a process of its own, as the installed script does."""
 
     def run(*arguments: object, stdin: bytes | None = None, **more: Any) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=120, **more
-        )
+        return forked.run(command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=120, **more)
 
     return run
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from fake_shoal import Deliver, FakeShoal
 
+from harness.forked import Forked, run
 from harness.waiting import PATIENCE_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -48,7 +49,7 @@ def test_errors_go_to_stderr_and_set_the_exit_code(shoal_process: Process, file:
 
 def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
-    with subprocess.Popen(
+    with Forked(
         command("ingest", "-", "--url", url, "--batch-size", 1000), env=environment(), stdin=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
@@ -63,7 +64,7 @@ def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, proces
 
 def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
-    with subprocess.Popen(
+    with Forked(
         command("ingest", "-", "--url", url, "--batch-size", 1), env=environment(), stdin=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
@@ -76,11 +77,8 @@ def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_p
 def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, process_parts: Parts) -> None:
     command, environment = process_parts
     httpx.put(f"{url}/streams/default", json={"n_features": 2})
-    assert (
-        subprocess.run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode
-        == 0
-    )
-    with subprocess.Popen(
+    assert run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode == 0
+    with Forked(
         command("predict", file, "--url", url), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
@@ -100,7 +98,7 @@ def accept_interrupts() -> None:
 def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
+    with Forked(
         command("ingest", "-", "--url", url),
         env=environment() | {"TERM": "xterm", "COLUMNS": "200"},
         stdin=subprocess.PIPE,
@@ -127,7 +125,7 @@ def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_p
     command, environment = process_parts
     ours, theirs = pty.openpty()
     environment_ = environment() | {"TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(
+    with Forked(
         command("ingest", file, "--url", url), env=environment_, stdout=subprocess.PIPE, stderr=theirs
     ) as process:
         os.close(theirs)
@@ -155,7 +153,7 @@ def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, proce
     ours, theirs = pty.openpty()
     environment_ = environment() | {"TERM": "xterm", "COLUMNS": "120"}
     fit = ("fit", file, "--method", "vdp", "--family", "diagonal", "--json")
-    with subprocess.Popen(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
+    with Forked(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         drawn = _until_the_end(ours).decode()
         printed, _ = process.communicate(timeout=120)
