@@ -20,13 +20,22 @@ const VARIABLE = "SHOAL_SOURCE_SECRET_";
  * @returns {Field}
  */
 export function settingField(name, schema, { value, unset = "default", words, disabled = false, required = false } = {}) {
-  const kinds = (schema.anyOf ?? [schema]).filter((/** @type {any} */ one) => one.type !== "null");
+  const kinds = kindsOf(schema);
   const id = `setting-${name}`;
   const about = { id, "aria-describedby": `${id}-about`, disabled, required };
   const control = controlOf(kinds, about, value, unset);
   const element = h("div", { class: "field" }, h("label", { for: id }, name), control,
     h("p", { class: "hint", id: `${id}-about` }, described(kinds, words ?? wordsOf(schema))));
   return { name, element, read: () => valueOf(kinds, control.value.trim()) };
+}
+
+/**
+ * The schemas that a value may have.
+ * @param {any} schema
+ * @returns {any[]}
+ */
+function kindsOf(schema) {
+  return (schema.anyOf ?? [schema]).filter((/** @type {any} */ one) => one.type !== "null");
 }
 
 /** @param {any} schema */
@@ -41,7 +50,7 @@ export function wordsOf(schema) {
  * @param {string} unset
  */
 function controlOf(kinds, about, value, unset) {
-  const text = value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+  const text = textOf(value);
   if (kinds.every((one) => choicesOf(one) !== null)) {
     const choices = kinds.flatMap((one) => choicesOf(one) ?? []);
     return h("select", about, h("option", { value: "" }, unset),
@@ -50,6 +59,18 @@ function controlOf(kinds, about, value, unset) {
   if (kinds.some((one) => one.type === "object")) return h("textarea", { ...about, rows: "3", value: text, autocomplete: "off", spellcheck: "false" });
   const number = kinds.some((one) => ["integer", "number"].includes(one.type));
   return h("input", { ...about, value: text, inputmode: number ? "decimal" : "text", autocomplete: "off", spellcheck: "false" });
+}
+
+/**
+ * A value as `valueOf` reads it.
+ * @param {any} value
+ * @returns {string}
+ */
+function textOf(value) {
+  if (value === undefined || value === null) return "";
+  const plain = Array.isArray(value) && value.every((one) => typeof one === "string" && /^[^\s,[{]([^,]*[^\s,])?$/.test(one));
+  if (plain) return value.join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /**
@@ -68,9 +89,19 @@ function choicesOf(kind) {
  */
 function described(kinds, words) {
   if (kinds.some((one) => one.type === "array")) return `${words} With commas between them.`;
-  if (kinds.some((one) => one.type === "object")) return `${words} One line each: name = value. A value may be a variable ${VARIABLE}… of the service.`;
+  const object = objectOf(kinds);
+  if (object) return `${words} One line each: name = value.${isSecret(kindsOf(object)) ? ` A value may be a variable ${VARIABLE}… of the service.` : ""}`;
   if (isSecret(kinds)) return `${words} Or a variable ${VARIABLE}… of the service that holds it.`;
   return words;
+}
+
+/**
+ * The schema of the values of an object, if a value may be one.
+ * @param {any[]} kinds
+ * @returns {any}
+ */
+function objectOf(kinds) {
+  return kinds.find((one) => one.type === "object")?.additionalProperties;
 }
 
 /** @param {any[]} kinds */
@@ -79,19 +110,30 @@ function isSecret(kinds) {
 }
 
 /**
+ * What a text means for a setting of these kinds. JSON stays what it is.
  * @param {any[]} kinds
  * @param {string} text
+ * @returns {any}
  */
 function valueOf(kinds, text) {
   if (text === "") return null;
-  if (kinds.some((one) => one.type === "array" && one.items?.type === "string")) return text.split(",").map((one) => one.trim()).filter(Boolean);
-  if (kinds.some((one) => one.type === "object" && one.additionalProperties)) return pairs(text);
+  const object = objectOf(kinds);
+  if ((object || kinds.some((one) => one.type === "array")) && /^[[{]/.test(text)) return parsed(text);
+  if (object && (text.includes("=") || kinds.length === 1)) return pairs(kindsOf(object), text);
+  if (kinds.some((one) => one.type === "array" && one.items.type === "string")) return text.split(",").map((one) => one.trim()).filter(Boolean);
   if (isSecret(kinds)) return secretOf(text);
-  if (kinds.every((one) => one.type === "string" || one.enum || one.const)) return text;
+  return kinds.some((one) => ["number", "integer", "boolean", "array"].includes(one.type)) ? parsed(text) : text;
+}
+
+/**
+ * JSON as a value. Any other text stays a text: the service says what is wrong with it.
+ * @param {string} text
+ */
+function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {
-    return text; // the service says what is wrong with it
+    return text;
   }
 }
 
@@ -101,20 +143,14 @@ function secretOf(text) {
 }
 
 /**
- * Lines of `name = value` as an object. JSON stays what it is.
+ * Lines of `name = value` as an object.
+ * @param {any[]} kinds of the values
  * @param {string} text
  */
-function pairs(text) {
-  if (text.startsWith("{")) {
-    try {
-      return JSON.parse(text);
-    } catch {
-      return text;
-    }
-  }
+function pairs(kinds, text) {
   const lines = text.split("\n").filter((line) => line.trim());
   return Object.fromEntries(lines.map((line) => {
-    const at = line.indexOf("=");
-    return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), secretOf(line.slice(at + 1).trim())];
+    const [name, ...rest] = line.split("=");
+    return [name.trim(), valueOf(kinds, rest.join("=").trim()) ?? ""];
   }));
 }
