@@ -125,6 +125,57 @@ def test_a_stream_that_is_not_there_is_told(visit: Callable[..., Visit]) -> None
     page.locator("#notice", has_text="nowhere").wait_for()
 
 
+def test_an_address_that_is_no_name_is_told(visit: Callable[..., Visit]) -> None:
+    opened = visit()
+    opened.expected = ("400",)
+    page = opened.open("/s/gauge/map")
+    page.locator(".crumb-name", has_text="gauge").wait_for()
+    opened.open("/s/%E0%A4/map")  # half of a character
+    page.locator("#notice", has_text="%E0%A4").wait_for(timeout=30_000)
+    assert page.locator(".crumb-name").inner_text() == "%E0%A4"
+
+
+def test_a_name_written_from_right_to_left_turns_nothing_else(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    put(service, "turned", n_features=2, feature_names=["a \u202eb", "c"])
+    learn(service, "turned", {"points": [[0.1 * i, 0.0] for i in range(5)]})
+    page = visit().open("/s/turned/map")
+    page.locator(".tools .count", has_text="5 points").wait_for()
+    caption = page.locator(".map-box + .caption")
+    first, last = caption.evaluate(
+        """(element) => {
+            const text = element.firstChild;
+            const at = text.data.indexOf("Ellipses");
+            return [at, at + 7].map((place) => {
+                const range = document.createRange();
+                range.setStart(text, place);
+                range.setEnd(text, place + 1);
+                return range.getBoundingClientRect().left;
+            });
+        }"""
+    )
+    assert first < last
+
+
+def test_a_long_name_has_the_room_that_a_drawing_has_for_it(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/")
+    page.locator("h1").wait_for()
+    found = page.evaluate(
+        """async (names) => {
+            const { fittingText } = await import("/static/dashboard/canvas.js");
+            const context = document.createElement("canvas").getContext("2d");
+            return names.map((name) => fittingText(context, name, 62))
+                .map((text) => [text, context.measureText(text).width]);
+        }""",
+        ["7", "wide " * 40, "\U0001f600" * 100],
+    )
+    assert found[0][0] == "7"
+    assert all(width <= 62 for _, width in found)
+    assert found[1][0].startswith("wide wide")
+    assert set(found[2][0]) == {"\U0001f600", "…"}
+
+
 def test_the_browser_runs_nothing_that_the_page_does_not_hold(visit: Callable[..., Visit]) -> None:
     opened = visit()
     opened.expected = ("Content Security Policy",)

@@ -100,6 +100,67 @@ def test_a_stream_is_made_changed_and_deleted_after_a_question(
     assert WEB.get(f"{service.url}/streams/tried").status_code == 404
 
 
+def test_of_many_streams_some_are_listed_and_any_is_found(visit: Callable[..., Visit], service: RunningService) -> None:
+    told = WEB.get(f"{service.url}/streams/gauge").json()
+    many = [{**told, "stream": f"s{i:05d}"} for i in range(10_000)]
+    page = visit().page
+    page.route("**/streams", lambda route: route.fulfill(json={"streams": many}))
+    page.route("**/streams/s*/clusters", lambda route: route.fulfill(json={"clusters": [], "log_offset": 0}))
+    page.goto(f"{service.url}/#/")
+    rows = page.locator("tbody tr")
+    page.locator(".count", has_text="100 of 10,000 streams").wait_for(timeout=30_000)
+    assert rows.count() == 100
+    page.get_by_role("button", name="Show more").click()
+    page.locator(".count", has_text="200 of 10,000 streams").wait_for()
+    assert rows.count() == 200
+    page.get_by_label("Find").fill("S0999")
+    page.locator(".count", has_text="10 of 10 streams").wait_for()
+    assert [row.locator("a").inner_text() for row in rows.all()] == [f"s0999{i}" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("family", "names", "made"),
+    [
+        ("diagonal", "width, height", {"family": "diagonal", "feature_names": ["width", "height"]}),
+        (
+            "width = gaussian\nhits = poisson",
+            "width, hits",
+            {"family": {"width": "gaussian", "hits": "poisson"}, "feature_names": ["width", "hits"]},
+        ),
+        (
+            '{"0": "gaussian", "1": "categorical"}',
+            '["size, in mm", "kind"]',
+            {"feature_names": ["size, in mm", "kind"], "level_names": {"1": ["round", "flat"]}},
+        ),
+    ],
+    ids=["one family", "lines", "JSON"],
+)
+def test_families_and_names_are_sent_as_entered_and_stay_when_other_settings_change(
+    visit: Callable[..., Visit], service: RunningService, family: str, names: str, made: dict[str, Any]
+) -> None:
+    page = visit().open("/")
+    page.get_by_role("button", name="New stream").click()
+    page.get_by_label("Name", exact=True).fill("kinds")
+    assert "SHOAL_SOURCE" not in page.locator("dialog").inner_text()  # which are for sources alone
+    page.get_by_label("family", exact=True).fill(family)
+    page.locator("dialog summary").click()
+    page.get_by_label("feature_names", exact=True).fill(names)
+    if "level_names" in made:
+        page.get_by_label("level_names", exact=True).fill("kind = round, flat")
+    page.get_by_role("button", name="Make the stream").click()
+    page.wait_for_url("**/#/s/kinds/*")
+    found = WEB.get(f"{service.url}/streams/kinds").json()["settings"]
+    assert {name: found[name] for name in made} == made
+
+    page.goto(f"{service.url}/#/")
+    page.get_by_role("button", name="Settings of kinds").click()
+    page.get_by_label("half_life").fill("500")
+    page.get_by_role("button", name="Save").click()
+    page.locator("td", has_text="half-life 500").wait_for()
+    assert WEB.get(f"{service.url}/streams/kinds").json()["settings"] == {**found, "half_life": 500.0}
+    assert WEB.delete(f"{service.url}/streams/kinds").status_code == 204
+
+
 def test_a_refused_setting_is_told_in_the_form(visit: Callable[..., Visit]) -> None:
     opened = visit()
     opened.expected = ("400", "422")

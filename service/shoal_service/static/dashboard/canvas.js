@@ -57,3 +57,18 @@ export function sheet(box, about, paint, resized = () => {}) {
   };
   return { canvas, context, draw, inks: () => colours, close };
 }
+
+/**
+ * A text that is cut where it would be wider than the room for it.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} width in pixels
+ */
+export function fittingText(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const characters = [...text];
+  let n = characters.length;
+  const cut = () => `${characters.slice(0, n).join("").trimEnd()}…`;
+  while (n > 1 && context.measureText(cut()).width > width) n -= Math.max(1, Math.floor(n / 8));
+  return cut();
+}

@@ -53,6 +53,14 @@ export function counted(n, one, many = `${one}s`) {
 }
 
 /**
+ * A name that people gave, as one part of a sentence: its direction of writing changes nothing around it.
+ * @param {string} name
+ */
+export function isolated(name) {
+  return `\u2068${name}\u2069`;
+}
+
+/**
  * The family of a stream. Columns of several kinds have several: each is named once.
  * @param {string|Record<string, string>} family
  */

@@ -1,5 +1,6 @@
 /** Drawing of life lines on a canvas. */
 
+import { fittingText } from "./canvas.js";
 import { colourOf } from "./colours.js";
 import { short } from "./format.js";
 import { ticks } from "./viewport.js";
@@ -114,7 +115,7 @@ function drawNames(context, drawn, frame, look) {
     heights.push(y);
     context.font = `${isStrong(id) ? "600 " : ""}11px system-ui, sans-serif`;
     context.fillStyle = isStrong(id) ? look.inks.ink : look.inks.faint;
-    context.fillText(look.labels.get(id) ?? String(id), frame.width - GUTTER + 8, y, GUTTER - 12);
+    context.fillText(fittingText(context, look.labels.get(id) ?? String(id), GUTTER - 12), frame.width - GUTTER + 8, y);
   }
 }
 

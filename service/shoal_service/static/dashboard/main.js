@@ -42,7 +42,19 @@ let shown = "";
 function place() {
   const [, kind, name, asked] = location.hash.split("/");
   if (kind !== "s" || !name) return { stream: null, view: "streams" };
-  return { stream: decodeURIComponent(name), view: VIEWS.some(([id]) => id === asked) ? asked : "map" };
+  return { stream: decoded(name), view: VIEWS.some(([id]) => id === asked) ? asked : "map" };
+}
+
+/**
+ * A part of the address. One that is not valid, as after a cut link, is the name of no stream.
+ * @param {string} part
+ */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function show() {

@@ -1,11 +1,13 @@
 /** Drawing of the map on a canvas: axes, points, ellipses, names of components. */
 
+import { fittingText } from "./canvas.js";
 import { colourAt, colourOf, slotOf } from "./colours.js";
 import { short } from "./format.js";
 import { ticks } from "./viewport.js";
 
 const DEVIATIONS = 2;
 const MOST_NAMES = 40;
+const NAME_PX = 160; // the widest name
 const SMALLEST_PX = 0.75;
 
 /**
@@ -193,7 +195,7 @@ function drawNames(context, components, view, look) {
     if (px < 8 || py < 8 || px > view.width - 8 || py > view.height - 8) continue;
     if (taken.some(([tx, ty]) => Math.abs(tx - px) < 30 && Math.abs(ty - py) < 15)) continue;
     taken.push([px, py]);
-    const name = components.label?.[k] ?? String(components.ids[k]);
+    const name = fittingText(context, components.label?.[k] ?? String(components.ids[k]), NAME_PX);
     context.strokeText(name, px, py);
     context.fillText(name, px, py);
   }

@@ -6,7 +6,7 @@ import { componentPanel } from "./component_panel.js";
 import { colourOf } from "./colours.js";
 import { componentTable } from "./component_table.js";
 import { fill, h, say, swatch } from "./dom.js";
-import { counted, featureName, percent, short, whole } from "./format.js";
+import { counted, featureName, isolated, percent, short, whole } from "./format.js";
 import { under } from "./hover.js";
 import { drawMap } from "./map_draw.js";
 import { mapTools } from "./map_tools.js";
@@ -159,7 +159,7 @@ function place(tip, x, y, view) {
 function tipOf(live, scene, found) {
   const cluster = live.clusterOf.get(found.component ?? -1);
   const head = h("div", { class: "tip-head" }, swatch(colourOf(cluster)),
-    live.nameOf(found.component ?? -1), cluster === undefined ? "" : ` · cluster ${cluster}`);
+    isolated(live.nameOf(found.component ?? -1)), cluster === undefined ? "" : ` · cluster ${cluster}`);
   if (found.point !== null) {
     const { points } = scene;
     const i = found.point;
@@ -184,9 +184,10 @@ function emptyWords(live) {
  * @param {Scene} scene
  */
 function caption(live, scene) {
-  if (scene.onLine) return `Horizontal: ${featureName(live.info?.settings, 0)}. Vertical: when a point came, in points of the log. Ellipses: two standard deviations. Colours: clusters.`;
+  const name = (/** @type {number} */ feature) => isolated(featureName(live.info?.settings, feature));
+  if (scene.onLine) return `Horizontal: ${name(0)}. Vertical: when a point came, in points of the log. Ellipses: two standard deviations. Colours: clusters.`;
   const axes = scene.features
-    ? `Axes: ${scene.features.map((one) => featureName(live.info?.settings, one)).join(" and ")}.`
+    ? `Axes: ${scene.features.map(name).join(" and ")}.`
     : "Axes: the two directions in which the components differ most, in standard deviations of the features.";
   return `${axes} Ellipses: two standard deviations. Colours: clusters.`;
 }

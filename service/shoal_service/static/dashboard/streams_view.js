@@ -2,13 +2,14 @@
 
 import { Problem, get, inWords, send, streamPath, tagged } from "./api.js";
 import { confirmByName, open } from "./dialogs.js";
-import { action, fill, h, refill } from "./dom.js";
+import { action, fill, h, refill, say } from "./dom.js";
 import { counted, duration, familyWords, rate, whole } from "./format.js";
 import { Rates } from "./rates.js";
 import { editStream, makeStream } from "./stream_form.js";
 
 const TICK_MS = 2_000;
 const FOLLOWED = 50; // streams whose clusters are asked for
+const STEP = 100; // rows that are added at once
 
 /** @returns {import("./main.js").View} */
 export function streamsView() {
@@ -20,9 +21,16 @@ export function streamsView() {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind, meaning]) => h("th", { role: "columnheader", scope: "col", class: kind, title: meaning ?? null }, title)))), body);
   const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
   const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Streams" }, table);
+  const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", on: { input: () => draw() } });
+  const count = h("span", { class: "count", role: "status" });
+  const finder = h("div", { class: "tools", hidden: true }, h("label", {}, "Find ", search), count);
+  const more = h("div", { hidden: true }, h("button", { on: { click: () => grow() } }, "Show more"));
   const element = h("section", { class: "page" },
-    h("div", { class: "page-head" }, h("h1", {}, "Streams"), button), note, scroller);
+    h("div", { class: "page-head" }, h("h1", {}, "Streams"), button), note, finder, scroller, more);
   scroller.hidden = true;
+  /** @type {any[]} */
+  let streams = [];
+  let most = STEP;
 
   const rates = new Rates();
   /** @type {Map<string, {incarnation: string, ask: (signal: AbortSignal) => Promise<any>, n: number|null, offset: number|null}>} */
@@ -30,24 +38,38 @@ export function streamsView() {
 
   async function tick() {
     try {
-      const { streams } = await get("/streams", ends.signal);
+      streams = (await get("/streams", ends.signal)).streams;
       for (const stream of streams) rates.note(stream.stream, stream.log_offset);
-      await countClusters(streams.slice(0, FOLLOWED), clusters, ends.signal);
-      draw(streams);
+      await countClusters(found().slice(0, FOLLOWED), clusters, ends.signal);
+      draw();
     } catch (error) {
       if (ends.signal.aborted) return;
-      scroller.hidden = true;
+      scroller.hidden = more.hidden = finder.hidden = true;
       fill(note, inWords(error));
       note.hidden = false;
     }
   }
 
-  /** @param {any[]} streams */
-  function draw(streams) {
+  /** The streams whose name has what is searched for. */
+  function found() {
+    const asked = search.value.trim().toLowerCase();
+    return streams.filter((one) => one.stream.includes(asked));
+  }
+
+  function grow() {
+    most += STEP;
+    draw();
+  }
+
+  function draw() {
+    const rows = found();
+    finder.hidden = streams.length <= STEP && search.value === "";
+    more.hidden = rows.length <= most;
+    say(count, `${whole(Math.min(most, rows.length))} of ${counted(rows.length, "stream")}`);
     note.hidden = streams.length > 0;
     scroller.hidden = streams.length === 0;
     if (streams.length === 0) fill(note, ...noStreams());
-    refill(body, ...streams.map((stream) => row(stream, rates.of(stream.stream), clusters.get(stream.stream), tick)));
+    refill(body, ...rows.slice(0, most).map((stream) => row(stream, rates.of(stream.stream), clusters.get(stream.stream), tick)));
   }
 
   async function run() {
