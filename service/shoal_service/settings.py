@@ -141,7 +141,7 @@ class Settings(BaseSettings):
 
     # limits on a stream
     max_streams: int = Field(64, ge=1)
-    """Largest number of streams. Each has a thread."""
+    """Largest number of streams. Over Redis, each that a process learns has a thread."""
     max_components: int = Field(4096, ge=1)
     """Largest number of components of a stream, unless its own settings name another."""
     max_state_bytes: ByteSize = Field(ByteSize(_GIB), ge=_MIB)

@@ -103,7 +103,10 @@ class _ProgressWriter:
 
 
 def _write(answers: IO[str], answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
+    try:
+        answers.write(json.dumps(answer) + "\n")
+    except BrokenPipeError:  # the parent has ended, and the other thread is about to see it
+        os._exit(0)
 
 
 if __name__ == "__main__":
