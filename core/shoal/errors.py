@@ -33,10 +33,12 @@ class ShoalError(Exception):
 class InputError(ShoalError, ValueError):
     """Arguments that cannot be used; nothing was changed."""
 
-    def __init__(self, message: str, *, row: int | None = None) -> None:
+    def __init__(self, message: str, *, row: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
         self.row = row
         """Index of the first bad row, where the fault lies in one."""
+        self.column = column
+        """Index of the column, where the fault lies in one value and the message gives this index."""
 
 
 class ShapeError(InputError):

@@ -20,7 +20,7 @@ from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
 from shoal_service.streams import ClusterChoice, PublishedView, as_learnt, cluster_ids_of, predictions_of, scores_of
-from shoal_service.wire import Points, encode, encode_predictions, parse_points_query
+from shoal_service.wire import Points, encode, encode_predictions, errors_naming_features, parse_points_query
 from shoal_service.wire.models import PredictOut, ScoreOut
 
 endpoints = Endpoints("points")
@@ -60,7 +60,8 @@ async def predict_few(
     service, choice = service_of(request), choice_of(level, n, resolution)
     form = await service.streams.point_form(stream_of(request))
     limits = replace(service.limits, holes=form.holes, texts=form.texts)
-    points = parse_points_query(x, limits, max_points=service.settings.max_predict_get)
+    with errors_naming_features(form.names):
+        points = parse_points_query(x, limits, max_points=service.settings.max_predict_get)
     KeyLimits(request).count_points(points.n_points)
     return await _predict(service, request, points, choice, min_offset, timeout)
 

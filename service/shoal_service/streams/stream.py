@@ -84,6 +84,8 @@ class PointForm(NamedTuple):
     """Whether values may be missing."""
     texts: bool = False
     """Whether columns may hold texts, as names of levels."""
+    names: tuple[str, ...] | None = None
+    """Names of the features, for errors about columns without names."""
 
 
 class Stream:
@@ -113,7 +115,8 @@ class Stream:
     def point_form(self) -> PointForm:
         """What its points look like."""
         settings = self.settings
-        return PointForm(settings.n_features, settings.takes_holes, bool(settings.category_columns))
+        form = PointForm(settings.n_features, settings.takes_holes, bool(settings.category_columns))
+        return form._replace(names=settings.feature_names)
 
     @property
     def learnt_settings(self) -> "StreamSettings":

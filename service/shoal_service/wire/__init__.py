@@ -5,7 +5,7 @@ and are imported from there.
 """
 
 from shoal_service.wire.decoder import Decoder
-from shoal_service.wire.feature_names import column_order
+from shoal_service.wire.feature_names import column_order, errors_naming_features
 from shoal_service.wire.formats import (
     Format,
     decode,
@@ -66,6 +66,7 @@ __all__ = [
     "encode_components",
     "encode_cursor",
     "encode_predictions",
+    "errors_naming_features",
     "fields_from_log",
     "first_points",
     "from_log",

@@ -1,9 +1,11 @@
 """Names of features in a batch: their checks, and the order of its columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from shoal.errors import counted, did_you_mean
+from shoal.errors import NotFiniteError, NotNumericError, counted, did_you_mean
 from shoal_service.errors import FeatureNamesError
+from shoal_service.wire.points import place_of
 
 MAX_NAME = 200
 """Most characters of a name. The library has the same limit."""
@@ -26,6 +28,21 @@ def checked_names(names: object, n_features: int) -> tuple[str, ...] | None:
             raise FeatureNamesError(f"the name {name[:60]!r} is not usable; send names of 1 to {MAX_NAME} characters")
     refuse_repeated(names)
     return tuple(names)
+
+
+@contextmanager
+def errors_naming_features(names: object) -> Iterator[None]:
+    """Let an error about one value name the feature instead of the index of its column. `names`: one a column, or None
+    for columns without names.
+    """
+    try:
+        yield
+    except (NotFiniteError, NotNumericError) as error:
+        column = error.column
+        if column is None or not isinstance(names, list | tuple) or column >= len(names):
+            raise
+        said = str(error).replace(place_of(column), place_of(str(names[column])), 1)
+        raise type(error)(said, row=error.row) from None
 
 
 def refuse_repeated(names: Sequence[str]) -> None:

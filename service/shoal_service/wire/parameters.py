@@ -167,7 +167,7 @@ def _parse_row(row: int, text: str, limits: WireLimits) -> list[Any]:
         if not _NUMBER.fullmatch(part):
             hint = "; write + as %2B in a URL" if " " in part else "; send numbers only"
             raise NotNumericError(
-                f"row {row} holds {part[:40]!r} in column {column}, which is not a number{hint}", row=row
+                f"row {row} holds {part[:40]!r} in column {column}, which is not a number{hint}", row=row, column=column
             )
     return [float(part) for part in parts]
 

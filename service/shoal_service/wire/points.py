@@ -152,7 +152,7 @@ def place_of(column: int | str) -> str:
 
 def not_finite(row: int, column: int | str, value: float, *, single: bool = False) -> NotFiniteError:
     """Make the error for one value."""
-    why = f"row {row} holds {value!r} in {place_of(column)}"
+    why, place = f"row {row} holds {value!r} in {place_of(column)}", column if isinstance(column, int) else None
     if single and np.isinf(value):
-        return NotFiniteError(f"{why}, because float32 holds no number above 3.4e38; send f8", row=row)
-    return NotFiniteError(f"{why}; send finite numbers of magnitude at most 1e150", row=row)
+        return NotFiniteError(f"{why}, because float32 holds no number above 3.4e38; send f8", row=row, column=place)
+    return NotFiniteError(f"{why}; send finite numbers of magnitude at most 1e150", row=row, column=place)

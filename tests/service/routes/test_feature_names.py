@@ -229,3 +229,39 @@ async def test_sparse_rows_are_put_in_order(running: Any) -> None:
 async def test_names_that_columns_of_arrow_share_are_no_names(running: Any) -> None:
     assert (await send(running, "/ingest", "arrow", np.ones((2, 2)), ["a", "a"])).status_code == 202
     assert (await settings_of(running, "default"))["feature_names"] is None
+
+
+@ON_MEMORY
+@pytest.mark.parametrize(
+    "kind", ["json", "json objects", "ndjson objects", "msgpack", "arrow", "arrays", "msgpack arrays"]
+)
+async def test_a_missing_value_is_refused_by_the_name_of_its_feature(running: Any, kind: str) -> None:
+    await running.http.put("/streams/s", json={"n_features": 3, "feature_names": NAMES})
+    x = three_groups(4)
+    x[2, 1] = np.nan
+    turned = (
+        NAMES[::-1] if "arrays" not in kind else NAMES
+    )  # a name of the body counts, not that of the stream's column
+    if kind == "arrays":
+        content, media_type = json.dumps({"points": x.tolist()}).encode(), "application/json"
+    elif kind == "msgpack arrays":
+        content = msgspec.msgpack.encode({"d": 3, "t": "f8", "x": x.astype("<f8").tobytes()})
+        media_type = "application/msgpack"
+    else:
+        x[2] = [np.nan, 1.0, 1.0]
+        content, media_type = body_of(kind, x, turned)
+    for text in (content, content.replace(b"NaN", b"null")):
+        reply = await running.http.post("/streams/s/ingest", content=text, headers={"Content-Type": media_type})
+        assert reply.status_code == 400
+        assert reply.json()["row"] == 2
+        assert f"feature {(turned[0] if turned != NAMES else NAMES[1])!r}" in reply.json()["detail"]
+
+
+@ON_MEMORY
+async def test_a_large_body_is_refused_by_the_name_of_the_feature_too(running: Any) -> None:
+    await running.http.put("/streams/s", json={"n_features": 3, "feature_names": NAMES})
+    rows: list[list[float | None]] = three_groups(3_000).tolist()
+    rows[2_999][2] = None
+    reply = await running.http.post("/streams/s/ingest", json={"points": rows})
+    assert (reply.status_code, reply.json()["row"]) == (400, 2_999)
+    assert "feature 'net'" in reply.json()["detail"]

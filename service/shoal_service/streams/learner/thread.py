@@ -68,7 +68,7 @@ REPORT_S = 0.02
 WAIT_S = 5.0
 """Longest wait for an entry or a request where the log is not local. After that it is read in any case, to notice one
 that lost its end. Also the pause before a refinement that could not be queued is tried again."""
-REPLAY_WAIT_S = 3.0
+REPLAY_WAIT_S = 5.0
 """Longest wait of a reader for the replay after a start. Then it gets the view that there is."""
 KERNELS_S = 0.1
 """How often the thread looks whether the kernels of its stream are compiled."""

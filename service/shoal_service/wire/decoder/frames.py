@@ -36,6 +36,7 @@ class Fault(msgspec.Struct, frozen=True):
     kind: str | None
     message: str
     row: int | None = None
+    column: int | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,13 +100,18 @@ def read_points(pipe: IO[bytes], answer: Answer) -> Points:
 
 def fault_of(error: Exception) -> Fault:
     """Make the fault to send for an error."""
-    return Fault(type(error).__name__, str(error), getattr(error, "row", None))
+    return Fault(type(error).__name__, str(error), getattr(error, "row", None), getattr(error, "column", None))
 
 
 def error_of(fault: Fault) -> Exception:
     """Make the error that the other process raised, of the same class; RuntimeError for an unexpected one."""
     kind = _kinds().get(fault.kind or "")
-    return kind(fault.message, row=fault.row) if kind else RuntimeError(f"decoding failed: {fault.message}")
+    if kind is None:
+        return RuntimeError(f"decoding failed: {fault.message}")
+    error = kind(fault.message, row=fault.row)
+    if isinstance(error, InputError):
+        error.column = fault.column
+    return error
 
 
 def _kinds() -> dict[str, type[InputError] | type[RequestError]]:

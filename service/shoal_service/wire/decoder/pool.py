@@ -15,6 +15,7 @@ import msgspec
 from shoal_service.errors import OverloadedError
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess, stopping
+from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
 from shoal_service.wire.points import Body, Points, WireLimits
@@ -61,9 +62,10 @@ class Decoder:
         columns: RecordColumns | None = None,
         holes: bool = False,
         texts: bool = False,
+        names: tuple[str, ...] | None = None,
     ) -> Points:
         """Decode like `wire.decode`, with the same errors. `holes`: NaN and null stand for missing values. `texts`:
-        columns may hold texts.
+        columns may hold texts. `names`: of the features, for errors about columns without names.
 
         Also raises OverloadedError if more than `max_waiting_bytes` wait to be decoded or two children died while they
         decoded the body, and NotReadyError after `close`.
@@ -72,14 +74,15 @@ class Decoder:
         gzipped = parse_content_encoding(content_encoding)
         limits = msgspec.structs.replace(self.limits, holes=holes, texts=texts) if holes or texts else self.limits
         check_size(body, limits)
-        if len(body) <= self._inline_bytes and not gzipped:
-            return decode(body, content_type, limits, n_features=n_features, columns=columns)
-        request = DecodeRequest(content_type, content_encoding, limits, len(body), n_features, columns)
-        with self._counted(body):
-            loop = asyncio.get_running_loop()
-            if text:
-                return await loop.run_in_executor(self._callers, self._decode_in_child, body, request)
-            return await loop.run_in_executor(self._threads, self._decode_in_thread, body, request)
+        with errors_naming_features(names):
+            if len(body) <= self._inline_bytes and not gzipped:
+                return decode(body, content_type, limits, n_features=n_features, columns=columns)
+            request = DecodeRequest(content_type, content_encoding, limits, len(body), n_features, columns)
+            with self._counted(body):
+                loop = asyncio.get_running_loop()
+                if text:
+                    return await loop.run_in_executor(self._callers, self._decode_in_child, body, request)
+                return await loop.run_in_executor(self._threads, self._decode_in_thread, body, request)
 
     def close(self) -> None:
         """End the children and the threads. Bodies that still wait fail with NotReadyError. Idempotent."""

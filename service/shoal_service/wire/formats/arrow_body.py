@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
+from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.arrow_fields import fields_of_batch, joined
 from shoal_service.wire.formats.text_columns import places_of
 from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits, check_shape, check_values
@@ -60,8 +61,9 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
         )
     batches = [batch for batch in batches if batch.num_rows]
     batches, texts = _without_texts(pa, batches, features, limits.holes) if limits.texts else (batches, None)
-    x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     names = _feature_names(pa, [schema.field(i) for i in features])
+    with errors_naming_features(names):
+        x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     if not columns:
         return Points(x, names=names, texts=texts)
     fields = joined([fields_of_batch(pa, batch, columns) for batch in batches])
@@ -230,7 +232,12 @@ def _table(batches: Sequence[Batch], width: int, dtype: npt.DTypeLike, holes: bo
     row = int(missing.any(axis=1).argmax())
     check_values(x[:row])
     column = int(missing[row].argmax())
-    raise NotNumericError(f"row {row} holds a null in column {column}; send a number, or omit the row", row=row)
+    raise NotNumericError(
+        f"row {row} holds a null in column {column}; send a number, omit the row, or create the stream with "
+        "missing=marginal",
+        row=row,
+        column=column,
+    )
 
 
 def _columns(batch: Batch, width: int) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ import msgspec
 
 from shoal.errors import did_you_mean
 from shoal_service.errors import FeatureNamesError, MalformedBodyError
-from shoal_service.wire.feature_names import checked_names
+from shoal_service.wire.feature_names import checked_names, errors_naming_features
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_columns import table_with_texts
@@ -95,7 +95,8 @@ def decode_json(body: Body, limits: WireLimits, n_features: int | None = None) -
         dense = _ARRAYS[value_type(limits)].decode(body)
     except _REFUSED as error:
         _refuse(body, str(error), None, limits)
-    x, texts = table_with_texts(dense.points, limits)
+    with errors_naming_features(dense.feature_names):
+        x, texts = table_with_texts(dense.points, limits)
     names = checked_names(dense.feature_names, x.shape[1])
     return Points(x, dense.checked(limits), names, texts)
 
@@ -139,7 +140,8 @@ def _refuse(body: Body, reason: str, sparse_width: int | None, limits: WireLimit
         elif rows and isinstance(rows[0], dict):
             refuse_first_bad_named_row(rows, holes=limits.holes, texts=limits.texts)
         else:
-            refuse_first_bad_row(rows, holes=limits.holes, texts=limits.texts)
+            with errors_naming_features(whole.get("feature_names")):
+                refuse_first_bad_row(rows, holes=limits.holes, texts=limits.texts)
         lists = (whole.get(name) for name in FIELDS)
         refuse_first_bad_field(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from shoal_service.errors import MalformedBodyError
-from shoal_service.wire.feature_names import checked_names
+from shoal_service.wire.feature_names import checked_names, errors_naming_features
 from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
 from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
 from shoal_service.wire.formats.text_columns import checked_texts
@@ -62,9 +62,11 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
         return Points(table.matrix(), _record_fields(fields, table.n_rows, limits), names)
     check_shape(*table.shape, limits)
     x = as_table(table)
-    check_values(x, holes=limits.holes)
+    names = checked_names(fields.f, x.shape[1])
+    with errors_naming_features(names):
+        check_values(x, holes=limits.holes)
     texts = None if fields.c is None else checked_texts(fields.c, x, limits)
-    return Points(x, _record_fields(fields, len(x), limits), checked_names(fields.f, x.shape[1]), texts)
+    return Points(x, _record_fields(fields, len(x), limits), names, texts)
 
 
 def _record_fields(fields: MsgpackBody, n: int, limits: WireLimits) -> RecordFields | None:

@@ -93,8 +93,12 @@ def check_number(row: int, column: int | str, value: object) -> None:
         remedy = "send numbers only"
         if isinstance(value, str):
             remedy += ", or name a family of categories for the column when you create the stream"
+        elif value is None:
+            remedy += ", or create the stream with missing=marginal"
         raise NotNumericError(
-            f"row {row} holds {shown(value)} in {place_of(column)}, which is not a number; {remedy}", row=row
+            f"row {row} holds {shown(value)} in {place_of(column)}, which is not a number; {remedy}",
+            row=row,
+            column=column if isinstance(column, int) else None,
         )
     if not abs(value) <= MAX_MAGNITUDE:
         raise not_finite(row, column, float(value))
