@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.problems import Problem
-from shoal_service.streams import LearntRows
+from shoal_service.streams import Label, LearntRows, texts_of
 
 JSON = "application/json"
 
@@ -25,9 +25,10 @@ def time_text(unix_s: float | None) -> str | None:
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def learnt_columns(rows: LearntRows) -> dict[str, Any]:
-    """The rows as an answer shows them: one array for each field."""
-    return {
+def learnt_columns(rows: LearntRows, labels: Mapping[int, Label]) -> dict[str, Any]:
+    """The rows as an answer shows them: one array for each field. With labels of their components, by id, if any."""
+    texts = texts_of(sorted(set(rows["component"].tolist())), labels) if labels else {}
+    return ({"labels": texts} if texts else {}) | {
         "components": rows["component"],
         "novelty": rows["novelty"],
         "log_density": rows["log_density"],

@@ -1,5 +1,6 @@
 """POST /ingest: accept points and store them durably."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
@@ -23,7 +24,7 @@ from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.routes.source_steps import Definition, Partition, Position, PositionBefore, Source, source_step
-from shoal_service.streams import ClusterChoice, LearntRows, Receipt, cluster_ids_of
+from shoal_service.streams import ClusterChoice, Label, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode, record_columns
 from shoal_service.wire.models import AppliedOut, IngestOut
 
@@ -114,10 +115,13 @@ async def ingest(
     if learnt is not None and level == "cluster":
         view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
         clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, learnt["component"], ClusterChoice())
-    return _answer(receipt, learnt, clusters)
+    labels = {} if learnt is None else await service.streams.shown_labels(name)
+    return _answer(receipt, learnt, clusters, labels)
 
 
-def _answer(receipt: Receipt, learnt: LearntRows | None, clusters: list[int | None] | None) -> Response:
+def _answer(
+    receipt: Receipt, learnt: LearntRows | None, clusters: list[int | None] | None, labels: Mapping[int, Label]
+) -> Response:
     answer: dict[str, Any] = {
         "stream": receipt.stream,
         "incarnation": receipt.incarnation,
@@ -125,7 +129,7 @@ def _answer(receipt: Receipt, learnt: LearntRows | None, clusters: list[int | No
         "log_offset": receipt.log_offset,
     }
     if learnt is not None:
-        answer |= learnt_columns(learnt)
+        answer |= learnt_columns(learnt, labels)
     if clusters is not None:
         answer["clusters"] = clusters
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}

@@ -1,5 +1,6 @@
 """GET and POST /predict: component, density and novelty of points, without learning from them."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -19,8 +20,24 @@ from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
-from shoal_service.streams import ClusterChoice, PublishedView, as_learnt, cluster_ids_of, predictions_of, scores_of
-from shoal_service.wire import Points, encode, encode_predictions, errors_naming_features, parse_points_query
+from shoal_service.streams import (
+    ClusterChoice,
+    Label,
+    PublishedView,
+    as_learnt,
+    cluster_ids_of,
+    predictions_of,
+    scores_of,
+    texts_of,
+)
+from shoal_service.wire import (
+    Points,
+    encode,
+    encode_predictions,
+    errors_naming_features,
+    named_components,
+    parse_points_query,
+)
 from shoal_service.wire.models import PredictOut, ScoreOut
 
 endpoints = Endpoints("points")
@@ -111,13 +128,13 @@ async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout
     wait_s = service.wait_s(timeout)
     points = await _posted(service, request)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
-    body = await service.compute(_cost(view, points), _scores, view, points)
-    return json_answer(body)
+    labels = await service.streams.shown_labels(stream_of(request))
+    return json_answer(await service.compute(_cost(view, points), _scores, view, points, labels))
 
 
-def _scores(view: PublishedView, points: Points) -> bytes:
+def _scores(view: PublishedView, points: Points, labels: Mapping[int, Label]) -> bytes:
     x = as_learnt(points, view.settings, view.stream).x
-    return encode({**head_of(view)._asdict(), **learnt_columns(scores_of(view, x))})
+    return encode({**head_of(view)._asdict(), **learnt_columns(scores_of(view, x), labels)})
 
 
 async def _posted(service: Service, request: Request) -> Points:
@@ -146,15 +163,17 @@ async def _predict(
 ) -> Response:
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=service.wait_s(timeout))
     cost = ALWAYS_IN_THREAD if choice is not None else _cost(view, points)
-    body = await service.compute(cost, _predictions, view, points, choice)
-    return json_answer(body)
+    labels = await service.streams.shown_labels(stream_of(request))
+    return json_answer(await service.compute(cost, _predictions, view, points, choice, labels))
 
 
-def _predictions(view: PublishedView, points: Points, choice: ClusterChoice | None) -> bytes:
+def _predictions(
+    view: PublishedView, points: Points, choice: ClusterChoice | None, labels: Mapping[int, Label]
+) -> bytes:
     found = predictions_of(view, as_learnt(points, view.settings, view.stream).x)
     if choice is not None:
         found = found._replace(cluster=np.array(cluster_ids_of(view, found.component, choice)))
-    return encode_predictions(head_of(view), found)
+    return encode_predictions(head_of(view), found, texts_of(named_components(found), labels) if labels else None)
 
 
 def _cost(view: PublishedView, points: Points) -> int:

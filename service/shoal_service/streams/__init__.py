@@ -21,7 +21,7 @@ from shoal_service.streams.clusters import (
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
-from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each
+from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each, texts_of
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import as_learnt
@@ -110,4 +110,5 @@ __all__ = [
     "shown_settings",
     "shown_time",
     "stability_of_points",
+    "texts_of",
 ]

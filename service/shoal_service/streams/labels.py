@@ -145,11 +145,15 @@ def of_each(ids: Iterable[int], labels: Mapping[int, Label]) -> list[Label]:
     return [labels.get(component, NO_LABEL) for component in ids]
 
 
+def texts_of(ids: Iterable[int], labels: Mapping[int, Label]) -> dict[str, str]:
+    """The texts of some components by id, as an answer shows them, where they have labels."""
+    return {str(i): text for i in ids if (text := labels.get(i, NO_LABEL).label) is not None}
+
+
 def labelled(event: FeedEvent, labels: Mapping[int, Label]) -> FeedEvent:
     """The event with the texts of its parents and children, by id, where they have labels."""
     kin = (*event.data.get("parents", ()), *event.data.get("children", ()))
-    texts = {str(i): text for i in kin if (text := labels.get(i, NO_LABEL).label) is not None}
-    return event._replace(data={**event.data, "labels": texts})
+    return event._replace(data={**event.data, "labels": texts_of(kin, labels)})
 
 
 def _decoded(value: bytes) -> Label:

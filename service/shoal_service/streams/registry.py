@@ -14,7 +14,7 @@ from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
-from shoal_service.streams.labels import NO_LABELS, Labels
+from shoal_service.streams.labels import NO_LABELS, Label, Labels
 from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.record_index import Order, Page, Position
@@ -342,6 +342,11 @@ class StreamRegistry:
         """The labels of the components of a stream, as `Stream.labels`. The stream `default` may have no points yet."""
         stream = await self._find(name)
         return NO_LABELS if stream is None else await stream.labels()
+
+    async def shown_labels(self, name: str) -> Mapping[int, Label]:
+        """As `Stream.shown_labels`. The stream `default` may have no points yet."""
+        stream = await self._find(name)
+        return {} if stream is None else await stream.shown_labels()
 
     async def set_label(self, name: str, view: PublishedView, component: int, changes: Mapping[str, Any]) -> None:
         """Change the label of a component, as `Stream.set_label`."""

@@ -24,7 +24,7 @@ from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey,
 from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.events import Place
 from shoal_service.streams.feature_names import in_order, with_names
-from shoal_service.streams.labels import Labels, label_book
+from shoal_service.streams.labels import Label, Labels, label_book
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
 from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
@@ -104,6 +104,7 @@ class Stream:
         self._naming = asyncio.Lock()
         self._labels = label_book(store, record.name, record.incarnation)
         self._reading_labels: asyncio.Task[Labels] | None = None
+        self._shown_labels: tuple[tuple[int, int], str, Mapping[int, Label]] | None = None
         self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 
     @property
@@ -292,13 +293,36 @@ class Stream:
             return Since(points_seen, refined, refined_before, returned)
         return Since(0 if later else view.points_seen, refined, refined_before, returned)
 
+    async def shown_labels(self) -> Mapping[int, Label]:
+        """The labels that the components of the view have, as they were read last.
+
+        They are read again in the background, so that an answer about points does not wait for the store.
+        """
+        view = self.view_source.board.view
+        if not self._labels.known:
+            await self.labels()
+        elif self._labels.fresh is None:
+            self._read_labels().add_done_callback(lambda done: done.cancelled() or done.exception())
+        labels = self._labels.last
+        if view is None or not labels.given:
+            return {}
+        entry = (view.seq, view.log_offset)
+        if self._shown_labels is None or self._shown_labels[:2] != (entry, labels.version):
+            self._shown_labels = (entry, labels.version, labels.shown(view))
+        return self._shown_labels[2]
+
+    def _read_labels(self) -> "asyncio.Task[Labels]":
+        """The read of the labels that is under way, or a new one."""
+        reading = self._reading_labels
+        if reading is None or reading.done():
+            reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
+        return reading
+
     async def labels(self) -> Labels:
         """The labels of the components. A store that does not answer soon leaves the last ones in force."""
         if (fresh := self._labels.fresh) is not None:
             return fresh
-        reading = self._reading_labels
-        if reading is None or reading.done():
-            reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
+        reading = self._read_labels()
         timeout_s = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
             return await asyncio.wait_for(shielded(reading), timeout_s)

@@ -24,6 +24,7 @@ from shoal_service.wire.output import (
     encode_components,
     encode_predictions,
     first_points,
+    named_components,
 )
 from shoal_service.wire.parameters import (
     check_host,
@@ -72,6 +73,7 @@ __all__ = [
     "from_log",
     "joined_columns",
     "joined_texts",
+    "named_components",
     "parse_points_query",
     "record_columns",
     "request_digest",

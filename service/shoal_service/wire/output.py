@@ -4,7 +4,7 @@ msgspec writes NaN and infinity as null, as documented for infinite moments. Lon
 a thread that writes one releases the lock of the interpreter between them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -79,11 +79,18 @@ def encode_components(
     return _with_list(before, "components", _component_pieces(page), {"next": next_cursor})
 
 
-def encode_predictions(head: Head, predictions: PredictionColumns) -> bytes:
-    """Write the answer of GET and POST /predict, which `wire.models.PredictOut` documents."""
+def named_components(p: PredictionColumns) -> list[int]:
+    """The ids in the answer about predictions."""
+    large: Ints = p.ids[(p.resp >= MIN_RESPONSIBILITY).any(axis=0)]
+    return sorted({*p.component.tolist(), *large.tolist()})
+
+
+def encode_predictions(head: Head, predictions: PredictionColumns, labels: Mapping[str, str] | None = None) -> bytes:
+    """Write the answer of GET and POST /predict, which `wire.models.PredictOut` documents. `labels`: texts by id."""
+    before = {**head._asdict(), "labels": labels} if labels else head._asdict()
     if len(predictions.component) <= _FEW_ROWS:
-        return encode({**head._asdict(), "predictions": _prediction_piece(predictions, slice(None))})
-    return _with_list(head._asdict(), "predictions", _prediction_pieces(predictions), {})
+        return encode({**before, "predictions": _prediction_piece(predictions, slice(None))})
+    return _with_list(before, "predictions", _prediction_pieces(predictions), {})
 
 
 def _component_pieces(page: ComponentColumns) -> Iterator[bytes]:

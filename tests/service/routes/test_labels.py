@@ -50,6 +50,13 @@ async def test_a_label_is_in_every_answer_that_shows_the_component(running: Any,
     assert {row["label"] for row in listed if row["component"] == first["id"]} == {said["label"]}
     plane = (await running.http.post("/projection")).json()["components"]
     assert dict(zip(plane["ids"], plane["label"], strict=True)) == {i: row["label"] for i, row in rows.items()}
+    own, others = first["mean"], second["mean"]
+    named = {"labels": {str(first["id"]): said["label"]}}
+    for path, wait in (("/predict", ""), ("/score", ""), ("/ingest", "?wait=applied&timeout=60")):
+        reply = (await running.http.post(path + wait, json={"points": [others, own]})).json()
+        assert reply.items() >= named.items(), path
+        assert "labels" not in (await running.http.post(path + wait, json={"points": [others]})).json()
+    assert (await running.json("/predict", x=",".join(map(str, own)))).items() >= named.items()
     seen = await follow("/events", query="after=0").events(3)
     born = next(event for event in seen if first["id"] in event["children"])
     assert born["labels"] == {str(first["id"]): said["label"]}

@@ -58,6 +58,8 @@ class AppliedOut(IngestOut):
         **STREAM, accepted=2, components=[3, 9], novelty=[0.0002, 0.97], log_density=[-2.9, -21.4], born=[False, True]
     )
 
+    labels: dict[str, str] | None = None
+    """Labels of components in this answer, by id; only where one of them has a label."""
     components: list[int]
     """Component id of each point, right after this batch."""
     novelty: list[float]
@@ -78,6 +80,8 @@ class ScoreOut(StreamAnswer):
         **STREAM, components=[3, 0], novelty=[0.0002, 0.97], log_density=[-2.9, -21.4], born=[False, True]
     )
 
+    labels: dict[str, str] | None = None
+    """Labels of components in this answer, by id; only where one of them has a label."""
     components: list[int]
     """Id of the best existing component, even for a point that would found one."""
     novelty: list[float]
@@ -125,6 +129,8 @@ class PredictOut(StreamAnswer):
         ],
     )
 
+    labels: dict[str, str] | None = None
+    """Labels of components in this answer, by id; only where one of them has a label."""
     predictions: list[PredictionRow]
 
 
