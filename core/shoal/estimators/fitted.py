@@ -109,8 +109,13 @@ class Fitted:
         """
         compile_kernels(self.state)
         labels = np.full(len(x), -1, dtype=np.int64)
-        start, live = 0, False
+        start, live, checked = 0, False, False
         while start < len(x):
+            if not checked and not self.state.settings.undecided:
+                self.state.settings.check_chosen_domain(
+                    unweighted(x)
+                )  # all rows, so that an error counts from the first
+                checked = True
             until = points_until_refinement(self.state)
             if self.state.settings.undecided:  # the rows after the choice must be of the family's domain
                 until = min(until, self.state.next_refit - self.state.points_seen)
@@ -126,7 +131,6 @@ class Fitted:
 
     def _assimilate(self, chunk: LearntPoints, times: Array | None, run: PieceRunner) -> IntArray:
         undecided = self.state.settings.undecided
-        self.state.settings.check_chosen_domain(unweighted(chunk))
         state, self._state, self._snapshot = self.state, None, None
         if times is not None:
             state, chunk = timed(state, chunk, times)

@@ -12,7 +12,14 @@ import numpy as np
 from shoal.families.base import AnyFamily
 from shoal.families.derived import log_marginal
 from shoal.families.located.types import WeightedMoments
-from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics, statistics_table
+from shoal.families.natural_statistics import (
+    Origin,
+    has_location,
+    origin_for,
+    seen_from,
+    statistics,
+    statistics_table,
+)
 from shoal.points.arrays import Array
 from shoal.points.rows import SparseRows
 
@@ -206,8 +213,7 @@ def log_left_out_by_partition(family: AnyFamily, component: Any, x: Any, share: 
     """The same for any family. With A the log partition function of the conjugate prior and s the natural parameters
     of the posterior without a point, log p(x) = A(s + t(x)) - A(s) + log h(x): all points of a block at once.
     """
-    located = has_location(family)
-    origin = Origin(component.mean[0] if located else np.zeros(x.shape[1]), located)
+    origin = Origin(component.mean[0], True) if has_location(family) else origin_for(family, x)
     whole = family.natural(seen_from(family, family.posterior(component), origin))
     scores = np.empty(len(share))
     step = max(1, _BLOCK_ELEMENTS // whole.size)

@@ -64,6 +64,16 @@ class Origin(NamedTuple):
     located: bool
 
 
+class LocatedInPart(Protocol):
+    """A family of which some features have a location and others have none."""
+
+    def origin_of(self, x: Any) -> Origin:
+        """An origin for points x (N, D)."""
+
+    def stats_at(self, point: Array) -> Any:
+        """Empty statistics of one component whose location is the point (D,), for `relative`."""
+
+
 class OwnNaturalStatistics(Protocol):
     """A family that computes t(x) faster than through the statistics of single points."""
 
@@ -90,6 +100,8 @@ class MomentStatistics(Protocol):
 
 def origin_for(family: AnyFamily, x: Array) -> Origin:
     """The middle of the points x (N, D), if the family has a location."""
+    if hasattr(family, "origin_of"):
+        return cast(LocatedInPart, family).origin_of(x)
     located = has_location(family)
     return Origin(centre_of(x) if located else np.zeros(x.shape[1]), located)
 
@@ -103,8 +115,14 @@ def seen_from(family: AnyFamily, values: Any, origin: Origin) -> Any:
     """Stats or Params about the origin."""
     if not origin.located:
         return values
-    here = family.empty_stats(1)._replace(mean=origin.point[None, :])
+    in_part = hasattr(family, "stats_at")
+    here = cast(LocatedInPart, family).stats_at(origin.point) if in_part else stats_at(family, origin.point)
     return family.relative(values, to=here)
+
+
+def stats_at(family: AnyFamily, point: Array) -> Any:
+    """Empty statistics of one component of a family with a location, which is the point (D,)."""
+    return family.empty_stats(1)._replace(mean=point[None, :])
 
 
 def statistics(family: AnyFamily, x: Any, origin: Origin) -> Statistics:

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import fast_log_marginal, fitted_suffstats, has_latent_variables
-from shoal.families.natural_statistics import has_location
+from shoal.families.natural_statistics import has_location, origin_for
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
@@ -96,7 +96,7 @@ def propose(
     for row, own_behind, whole, sample in zip(rows, behind, wholes, samples, strict=True):
         if sample is None:
             continue
-        center = state.stats.mean[row] if located else np.zeros(data.x.shape[1])
+        center = state.stats.mean[row] if located else origin_for(model.family, sample.x).point
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         starts = _starts(model.family, sample, rng)
         division = best_division(model, DividedComponent(center, own_behind, params), sample, starts, limits)

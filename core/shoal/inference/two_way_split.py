@@ -168,7 +168,7 @@ class PlainSplit:
     ) -> "PlainSplit":
         """The split of a component's sample, without its past."""
         family = model.family
-        origin = Origin(component.center, has_location(family))
+        origin = Origin(component.center, has_location(family) or bool(component.center.any()))
         prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
         table = table_of(family, sample.x, origin, component.params)
         behind, own = component.mass_behind, sample.points_a_row

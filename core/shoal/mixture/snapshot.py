@@ -229,7 +229,7 @@ class MixtureSnapshot:
 
     def _log_volumes(self, x: Points) -> Array | float:
         """The same (N,) for the observed features of each point; one number where nothing is missing."""
-        if not self.settings.domain.located:
+        if (self.scale == 1.0).all():  # also sparse points, of which no table is to be made
             return self._log_volume
         missing = np.isnan(as_table(x))
         return np.asarray(~missing @ np.log(self.scale)) if missing.any() else self._log_volume

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.families import FAMILIES
+from shoal.families.capabilities import blocks_of
 from shoal.mixture import (
     Event,
     Matching,
@@ -121,11 +123,14 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
 
 
 def _prolongs(settings: StreamSettings, rows: Points) -> bool:
-    """Whether more rows are to be awaited, as all of these are equal and there is room for twice as many."""
+    """Whether more rows are to be awaited, as all of these are equal, at least in the columns of one family of real
+    numbers, and there is room for twice as many."""
     if len(rows) < FEWEST_ROWS:
         return False
     room = 2 * row_elements(rows) * len(rows) * 8 <= settings.max_state_bytes // BUFFER_SHARE
-    return settings.domain.located and room and bool(np.all(np.asarray(rows) == np.asarray(rows[:1])))
+    blocks = blocks_of(FAMILIES[settings.family])
+    real = [block.columns for block in blocks if block.kind.domain.located] or [slice(None)] * settings.domain.located
+    return room and any(bool(np.all(part == part[:1])) for part in (np.asarray(rows)[:, columns] for columns in real))
 
 
 def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:

@@ -14,6 +14,8 @@ from shoal.families import (
     FAMILIES,
     DirichletCategorical,
     GammaPoisson,
+    KnownCovariance,
+    NormalInverseGamma,
     NormalInverseWishart,
     known_family,
     log_marginal,
@@ -140,3 +142,54 @@ def test_prior_of_another_block_is_refused():
             GammaPoisson([1.0, 1.0], 1.0),
             DirichletCategorical([3], 1.0),
         )
+
+
+def test_density_of_a_row_with_a_hole_is_the_integral_over_it():
+    """The scale of the missing real column stayed in the density."""
+    x, _ = mixed(400)
+    x = x[:, :2]
+    x[::7, 0] = np.nan
+    model = StreamingDPMixture({"0": "gaussian", "1": "poisson"}, missing="marginal", warmup_points=200).fit(x)
+    step = np.linspace(-30.0, 30.0, 20_001)
+    grid, width = 300.0 + np.sinh(step), np.cosh(step) * (step[1] - step[0])
+    for count in (0.0, 12.0, 31.0):
+        rows = np.column_stack([grid, np.full_like(grid, count)])
+        integral = np.log(np.exp(model.score_samples(rows)) @ width)
+        assert_allclose(model.score_samples([[np.nan, count]]), integral, atol=1e-4)
+
+
+@pytest.mark.parametrize("real", ["gaussian", "diagonal", "known_covariance"])
+@pytest.mark.parametrize("method", ["vdp", "fast-vdp"])
+def test_rows_far_from_zero_are_divided_as_near_ones(method, real):
+    """Raw squares about zero lost all digits under a prior of one's own: a matrix was not positive definite."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(3, size=150)
+    near = np.array([[0.0, 5.0], [8.0, 0.0], [-8.0, -5.0]])[kind] + rng.normal(size=(150, 2))
+    counts = rng.poisson(np.array([2.0, 20.0, 60.0])[kind])
+    fits = []
+    for shift in (0.0, 2.0**27):
+        middle = np.full(2, shift)
+        block = {
+            "gaussian": NormalInverseWishart(mean=middle, mean_strength=0.05, dof=5.0, scale=2.0 * np.eye(2)),
+            "diagonal": NormalInverseGamma(mean=middle, mean_strength=0.05, shape=3.0, rate=np.full(2, 2.0)),
+            "known_covariance": KnownCovariance(mean=middle, prior_covariance=30.0 * np.eye(2), covariance=np.eye(2)),
+        }[real]
+        prior = FAMILIES[f'{{"0-1":"{real}","2":"poisson"}}'](block, GammaPoisson(shape=np.ones(1), rate=np.ones(1)))
+        x = np.column_stack([near + shift, counts])
+        fits.append((DPMixture(prior, method=method, random_state=0).fit(x), x))
+    (first, x), (second, far) = fits
+    assert second.elbo_ == pytest.approx(first.elbo_, abs=1e-4)
+    assert_allclose(second.score_samples(far), first.score_samples(x), atol=1e-5)
+    assert adjusted_rand_score(kind, second.labels_) > 0.9
+
+
+@pytest.mark.parametrize("constant", [slice(None), slice(0, 2)])
+def test_constant_first_rows_of_real_columns_do_not_spoil_the_scale(constant):
+    rng = np.random.default_rng(0)
+    kind = rng.integers(4, size=2_400)
+    reals = 8.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[kind] + rng.normal(size=(2_400, 2))
+    x = np.column_stack([1e3 * reals, rng.poisson(np.array([2.0, 20.0, 60.0, 5.0])[kind])])
+    x[:500, constant] = x[0, constant]
+    family = {"0-1": "gaussian", "2": "poisson"}
+    model = StreamingDPMixture(family, warmup_points=300, refinement=None).fit(x)
+    assert adjusted_rand_score(kind[500:], model.predict(x[500:])) > 0.8

@@ -146,6 +146,14 @@ def test_a_point_outside_of_the_chosen_domain_is_refused_with_the_way_out():
         StreamingDPMixture("auto", warmup_points=WARM_UP).fit(x)
 
 
+def test_the_row_that_is_refused_is_counted_from_the_first_of_the_call():
+    x = np.random.default_rng(0).integers(2, size=(600, 3)).astype(float)
+    x[590, 1] = 0.5
+    with pytest.raises(OutsideDomainError, match=r"row 590 holds 0\.5 in column 1") as error:
+        StreamingDPMixture("auto", warmup_points=400).fit(x)
+    assert error.value.row == 590
+
+
 def test_a_prior_of_a_family_goes_with_its_name_only():
     with pytest.raises(SettingError, match="family is 'auto'"):
         StreamSettings(n_features=1, family="auto", prior=GammaPoisson([1.0], 1.0))

@@ -17,14 +17,18 @@ from shoal.families.derived import collapsed_log_marginal
 from shoal.families.feature_contrast import FeatureValues, HasFeatureValues, contrast
 from shoal.families.holes import TakesHoles, takes_holes
 from shoal.families.hyperparameters import Hyperparameters
-from shoal.families.natural_statistics import Origin, Statistics
+from shoal.families.natural_statistics import Origin, Statistics, has_location, stats_at
 from shoal.families.natural_statistics import statistics as statistics_of
 from shoal.families.predictive_cache import HasPredictiveCache, NoCache, cache_type, kernel_points
 from shoal.families.prior_choices import Choice, choices
 from shoal.families.product.columns import Columns, blocks_of
 from shoal.families.product.domain import ProductDomain
 from shoal.families.product.types import BlockCaches, BlockConstants, BlockRows, BlockStats, joined, joined_type, parted
+from shoal.kernels.moments import centre_of
 from shoal.points.arrays import Array, IntArray
+
+_FAR_DEVIATIONS = 1e4
+"""Deviations from zero at which squares lose half of the digits. Nearer, the origin is zero, as in earlier versions."""
 
 KindNamed = Callable[[str], type[AnyFamily]]
 
@@ -294,9 +298,28 @@ class ProductPrior(Hyperparameters):
 
     # Abilities that engines ask for
 
+    def origin_of(self, x: Any) -> Origin:
+        """Zero, and the middle of x (N, D) in features with a location that are so far from zero that their squares
+        would lose the differences between points."""
+        table = _table(x)
+        located = np.zeros(self.n_features, dtype=np.bool_)
+        for block, columns in zip(self.blocks, self.columns, strict=True):
+            located[columns] = _has_origin(block)
+        middle = centre_of(table)
+        far = located & (np.abs(middle) > _FAR_DEVIATIONS * table.std(axis=0))
+        return Origin(np.where(far, middle, 0.0), bool(far.any()))
+
+    def stats_at(self, point: Array) -> Any:
+        """Empty statistics of one component, the locations of the blocks being at the point (D,)."""
+        own = zip(self.blocks, self.columns, strict=True)
+        return joined([stats_at(b, point[columns]) if _has_origin(b) else b.empty_stats(1) for b, columns in own])
+
     def natural_statistics(self, x: Array, origin: Origin) -> Statistics:
-        """Those of the blocks, about zero."""
-        found = [statistics_of(block, part, Origin(np.zeros(part.shape[1]), False)) for block, part in self._parts(x)]
+        """Those of the blocks."""
+        found = []
+        for (block, part), columns in zip(self._parts(x), self.columns, strict=True):
+            own = Origin(origin.point[columns], True) if origin.located and _has_origin(block) else None
+            found.append(statistics_of(block, part, own or Origin(np.zeros(len(columns)), False)))
         carrier = np.asarray(sum(own.log_carrier for own in found))
         return Statistics(np.hstack([_table(own.rows) for own in found]), carrier)
 
@@ -368,6 +391,11 @@ class ProductWithHoles(ProductPrior):
         own = zip(self._parts(x[None]), parted(params), strict=True)
         drawn = [cast(TakesHoles, block).drawn_missing(part, points[0], rng) for (block, points), part in own]
         return self._in_columns(drawn)
+
+
+def _has_origin(block: AnyFamily) -> bool:
+    """Whether statistics of a block can be seen from another origin in its columns."""
+    return has_location(block) and not hasattr(block, "working_rows")
 
 
 def _table(x: Any) -> Array:
