@@ -193,3 +193,16 @@ def test_constant_first_rows_of_real_columns_do_not_spoil_the_scale(constant):
     family = {"0-1": "gaussian", "2": "poisson"}
     model = StreamingDPMixture(family, warmup_points=300, refinement=None).fit(x)
     assert adjusted_rand_score(kind[500:], model.predict(x[500:])) > 0.8
+
+
+@pytest.mark.parametrize("other", ["diagonal", "poisson"])
+def test_refinement_states_the_statistics_of_blocks_under_their_new_prior(other):
+    """Scatters in units of a known covariance kept the old unit, so that each refinement took it for smaller."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(4, size=600)
+    known = 8.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[kind] + rng.normal(size=(600, 2))
+    rest = rng.poisson(np.array([5, 50])[kind // 2]) + (0.0 if other == "poisson" else rng.normal(size=600))
+    model = StreamingDPMixture({"0-1": "known_covariance", "2": other}, warmup_points=200)
+    model.fit(np.column_stack([known, rest]))
+    assert adjusted_rand_score(kind, model.predict(np.column_stack([known, rest]))) > 0.95
+    assert len(model.component_ids_) <= 8

@@ -20,7 +20,7 @@ from shoal.families.hyperparameters import Hyperparameters
 from shoal.families.natural_statistics import Origin, Statistics, has_location, stats_at
 from shoal.families.natural_statistics import statistics as statistics_of
 from shoal.families.predictive_cache import HasPredictiveCache, NoCache, cache_type, kernel_points
-from shoal.families.prior_choices import Choice, choices
+from shoal.families.prior_choices import Choice, choices, restated
 from shoal.families.product.columns import Columns, blocks_of
 from shoal.families.product.domain import ProductDomain
 from shoal.families.product.types import BlockCaches, BlockConstants, BlockRows, BlockStats, joined, joined_type, parted
@@ -340,6 +340,11 @@ class ProductPrior(Hyperparameters):
         lists = tuple(values for choice in found if choice is not None for values in choice.values)
         start = tuple(value for choice in found if choice is not None for value in choice.start)
         return Choice(build, lists, start)
+
+    def restated(self, stats: Any, before: "ProductPrior") -> Any:
+        """Those of the blocks, which were made under the blocks of `before`."""
+        own = zip(self.blocks, parted(stats), before.blocks, strict=True)
+        return joined([restated(block, part, old) for block, part, old in own])
 
     # The blocks
 
