@@ -259,7 +259,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read flags, environment and file, but no .env file and no folder of secrets."""
-        path = init_settings().get("config") or env_settings().get("config")
+        path = init_settings().get("config") or os.environ.get(f"{_PREFIX}CONFIG")
         toml = [TomlConfigSettingsSource(settings_cls, toml_file=Path(path))] if path else []
         return (init_settings, env_settings, *toml)
 

@@ -6,6 +6,7 @@ killed as usual. Where it could import something else than the process that fork
 """
 
 import ast
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -23,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "MKL_", "SHOAL_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
+IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "SHOAL_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
 """How the names of variables begin that matter while modules are imported."""
 IMPORTED_LATER = {
     "shoal_service.cli": (
@@ -31,7 +32,8 @@ IMPORTED_LATER = {
         "shoal_service.client", "shoal_service.errors", "typer._adapters",
     ),
     "shoal_service.cli.connectors.configured": ("shoal_service.cli.connectors.redis_stream",),
-    "shoal_service.streams.refinement.child": ("shoal.refinement",),
+    "shoal_service.streams.refinement.child": ("shoal.refinement", "shoal.sequential"),
+    "shoal_service.app": ("uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on"),
     "serve": ("shoal_service.app", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on"),
     "fit": ("shoal.estimators.fitted", "shoal.refinement", "shoal.sequential", "shoal_service.wire", "sklearn.base"),
 }  # fmt: skip
@@ -103,7 +105,7 @@ def _can_fork_for(environment: dict[str, str]) -> bool:
 
 def _imported_under(environment: dict[str, str]) -> dict[str, str]:
     found = {name: value for name, value in environment.items() if name.startswith(IMPORTED_UNDER)}
-    return {name: value for name, value in found.items() if name != "PYTHONPATH"}
+    return {name: value for name, value in found.items() if name not in ("PYTHONPATH", "PYTHONUNBUFFERED")}
 
 
 def _environment() -> dict[str, str]:
@@ -119,6 +121,13 @@ class _Parent:
         with theirs:
             command = [sys.executable, __file__, str(theirs.fileno())]
             self._process = subprocess.Popen(command, env=_environment(), pass_fds=[theirs.fileno()])
+        atexit.register(self._end, os.getpid())
+
+    def _end(self, pid: int) -> None:
+        if pid == os.getpid():
+            with self._lock:
+                self._ours.close()
+                self._process.wait()
 
     def fork(self, order: dict[str, Any], files: list[int]) -> int:
         """Start a program with these three standard files. Returns its process id."""
@@ -232,7 +241,8 @@ def _become(order: dict[str, Any], files: list[int]) -> None:
         os.dup2(file, own)
     for file in files:
         os.close(file)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    line_buffered = 1 if os.isatty(1) or order["environment"].get("PYTHONUNBUFFERED") else -1
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", line_buffered, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(order["environment"])

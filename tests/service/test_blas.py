@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from harness.long_form import short_form
 from shoal.mixture import StreamSettings
 from shoal_service.blas import ONE_THREAD, pin_blas
 from shoal_service.store import EntryKind, SqliteStore
@@ -46,7 +47,7 @@ BEGIN = {
 }
 
 
-@pytest.mark.parametrize("begin", BEGIN)
+@pytest.mark.parametrize("begin", short_form(BEGIN, ("the script",)))
 def test_the_learners_first_entry_is_applied_with_one_blas_thread(tmp_path: Path, begin: str) -> None:
     store = SqliteStore(tmp_path)
     incarnation, settings = str(uuid.uuid4()), StreamSettings(n_features=2).to_json().encode()

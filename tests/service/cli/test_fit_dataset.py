@@ -4,9 +4,9 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 from typer.testing import Result
 
+from harness.forked import Forked
 from shoal import DPMixture
 from shoal_service.cli.exits import ExitCode
 
@@ -56,11 +57,11 @@ def test_off_a_terminal_each_pass_is_one_line(shoal: Shoal, folder: Path, tmp_pa
     assert f"600 labels written to 3 files in {tmp_path / 'o'}" in said.stderr
 
 
-def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path) -> None:
-    command = [Path(sys.executable).with_name("shoal"), "fit", folder, "--executor", "in-process", "--columns", "x,y"]
+def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path, process_parts: Any) -> None:
+    command = process_parts[0]("fit", folder, "--executor", "in-process", "--columns", "x,y")
     terminal, end = pty.openpty()
     environment = os.environ | {"COLUMNS": "150", "TERM": "xterm"}
-    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
+    with Forked(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
         os.close(end)
         said = b""
         try:

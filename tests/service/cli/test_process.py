@@ -16,6 +16,7 @@ import pytest
 from fake_shoal import Deliver, FakeShoal
 
 from harness.forked import Forked, run
+from harness.long_form import longer
 from harness.waiting import PATIENCE_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -164,7 +165,10 @@ def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, proce
     assert " nats" in drawn
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"], ["fit", "--help"], ["version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [longer(["--help"]), longer(["--version"]), ["ingest", "--help"], longer(["fit", "--help"]), ["version"]],
+)
 def test_help_and_version_load_nothing_heavy(arguments: list[str], process_parts: Parts) -> None:
     _, environment = process_parts
     program = (

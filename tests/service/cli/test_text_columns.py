@@ -13,6 +13,7 @@ import pytest
 from fake_shoal import Deliver
 from typer.testing import Result
 
+from harness.long_form import longer
 from shoal import StreamingDPMixture
 
 Shoal = Callable[..., Result]
@@ -67,7 +68,9 @@ def asked(shoal: Shoal, serve_on_loopback: Callable[[Deliver], str], real_shoal:
     return lambda *arguments, **more: shoal(*arguments, "--url", url, **more)
 
 
-@pytest.mark.parametrize("name", ["points.csv", "points.ndjson", "lists.ndjson", "points.parquet", "coded.parquet"])
+@pytest.mark.parametrize(
+    "name", ["points.csv", longer("points.ndjson"), "lists.ndjson", longer("points.parquet"), "coded.parquet"]
+)
 def test_missing_texts_and_numbers_are_holes_where_the_stream_accepts_them(
     asked: Shoal, tmp_path: Path, name: str
 ) -> None:
@@ -108,13 +111,13 @@ def components(asked: Shoal, stream: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("h.csv", (0, 1, 2)),
+        longer("h.csv", (0, 1, 2)),
         ("other.csv", (2, 0, 1)),
-        ("h.ndjson", (2, 1, 0)),
+        longer("h.ndjson", (2, 1, 0)),
         ("lists.ndjson", (0, 1, 2)),
-        ("h.parquet", (0, 1, 2)),
+        longer("h.parquet", (0, 1, 2)),
         ("coded.parquet", (1, 2, 0)),
-        ("h.arrow", (0, 1, 2)),
+        longer("h.arrow", (0, 1, 2)),
     ],
 )
 def test_a_file_of_texts_gives_the_stream_of_their_level_numbers(
@@ -214,7 +217,7 @@ def test_texts_where_no_column_is_of_categories_are_refused_with_what_to_do(aske
             assert "categor" in refused.output or "--columns cpu,errors" in refused.output
 
 
-@pytest.mark.parametrize("kind", ["h.csv", "h.ndjson", "h.parquet"])
+@pytest.mark.parametrize("kind", ["h.csv", longer("h.ndjson"), longer("h.parquet")])
 def test_fit_learns_texts_as_the_library_does(shoal: Shoal, tmp_path: Path, kind: str) -> None:
     answers = []
     for table in (rows(), numbers()):
@@ -226,7 +229,7 @@ def test_fit_learns_texts_as_the_library_does(shoal: Shoal, tmp_path: Path, kind
     assert answers[:2] == answers[2:]
 
 
-@pytest.mark.parametrize("kind", ["h.csv", "h.ndjson", "h.parquet"])
+@pytest.mark.parametrize("kind", [longer("h.csv"), longer("h.ndjson"), "h.parquet"])
 def test_fit_and_report_accept_missing_values_as_the_library_does(shoal: Shoal, tmp_path: Path, kind: str) -> None:
     table = rows()
     for i in range(0, len(table), 5):

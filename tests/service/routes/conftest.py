@@ -25,6 +25,21 @@ from shoal_service.streams.learner import thread
 from shoal_service.wire import Decoder
 
 JSON = {"Content-Type": "application/json"}
+OVER_REDIS = (
+    "test_configured_sources.py", "test_health.py", "test_idempotency.py", "test_keys.py",
+    "test_records.py", "test_snapshot.py", "test_webhooks.py",
+)  # fmt: skip
+"""Files whose tests run over Redis in the short form, too: what the store does has most part in them. All stores pass
+one suite, so that the other files say over Redis what they say over SQLite."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the cases over Redis of other files to the long form."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.path.name not in OVER_REDIS:
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and callspec.params.get("store_kind") == "redis":
+                item.add_marker("slow")
 
 
 @pytest.fixture

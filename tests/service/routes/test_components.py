@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.in_turn import in_turn
 from shoal.mixture import MixtureSnapshot
 
 pytestmark = pytest.mark.anyio
@@ -201,7 +202,8 @@ async def test_numbers_that_do_not_exist_are_null(running: Any, monkeypatch: pyt
     assert row["mean"] == row["variance"] == [None, None]
 
 
-@pytest.mark.parametrize(
+@ON_MEMORY
+@in_turn(
     "query",
     [
         {"limit": 0}, {"limit": "many"}, {"limit": 10**9}, {"cursor": "!"}, {"cursor": "AAAA"}, {"fields": "all"},
@@ -209,7 +211,6 @@ async def test_numbers_that_do_not_exist_are_null(running: Any, monkeypatch: pyt
         {"timeout": 1e9},
     ],
 )  # fmt: skip
-@ON_MEMORY
 async def test_a_parameter_out_of_range_is_a_problem(running: Any, query: dict[str, Any]) -> None:
     await running.learn([[0.0, 0.0]])
     reply = await running.http.get("/components", params=query)

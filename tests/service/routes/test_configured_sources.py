@@ -20,6 +20,8 @@ import pytest
 import redis
 
 from harness.forked import forking
+from harness.in_turn import in_turn
+from harness.long_form import longer
 from harness.redis_server import RedisServer, running_redis
 from harness.waiting import PATIENCE_S, eventually_async
 from shoal_service.access import Grant, Scope
@@ -133,6 +135,7 @@ def pairs(values: Any) -> list[list[float]]:
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize("store_kind", ["sqlite", longer("redis")])
 async def test_a_redis_stream_is_read_paused_resumed_and_deleted(
     start: Any, origin: RedisServer, source: redis.Redis
 ) -> None:
@@ -251,7 +254,17 @@ async def test_a_pause_adds_nothing_to_what_prometheus_counts(
 
 
 @NEEDS_REDIS
-@pytest.mark.parametrize("change", ["pause", "change", "restart"])
+@pytest.mark.parametrize(
+    ("store_kind", "change"),
+    [
+        ("sqlite", "pause"),
+        ("sqlite", "change"),
+        ("redis", "restart"),
+        longer("redis", "pause"),
+        longer("redis", "change"),
+        longer("sqlite", "restart"),
+    ],
+)
 async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
     start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -277,6 +290,7 @@ async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize("store_kind", [longer("sqlite"), "redis"])
 async def test_a_source_goes_on_after_a_restart(
     start: Any, origin: RedisServer, source: redis.Redis, store_kind: str
 ) -> None:
@@ -339,7 +353,10 @@ async def test_forgotten_positions_are_read_again_and_deleted_ones_are_not(
 
 
 @NEEDS_REDIS
-@pytest.mark.parametrize("keep", [None, "positions"])
+@pytest.mark.parametrize(
+    ("store_kind", "keep"),
+    [("sqlite", None), ("redis", "positions"), longer("sqlite", "positions"), longer("redis", None)],
+)
 async def test_a_source_that_is_deleted_while_its_first_batch_is_on_its_way_leaves_no_position(
     start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch, keep: str | None
 ) -> None:
@@ -410,6 +427,7 @@ async def test_a_source_that_is_away_is_tried_again(start: Any, redis_binary: st
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize("store_kind", ["sqlite", longer("redis")])
 async def test_a_stream_that_is_made_again_gets_no_points_of_an_earlier_source(
     start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,7 +548,7 @@ async def test_secrets_are_not_shown_and_may_be_variables(
 
 
 @ON_MEMORY
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "said"),
     [
         ({}, "kind is missing"),
@@ -557,7 +575,7 @@ async def test_secrets_are_not_shown_and_may_be_variables(
     ],
 )
 async def test_bad_definitions_are_refused_in_words(running: Any, body: Any, said: str) -> None:
-    await stream(running)
+    await running.http.put("/streams/s", json={"n_features": 2, "refinement": None})
     reply = await running.http.put(PATH, json=body)
     assert reply.status_code == 400, reply.text
     assert reply.json()["type"] in ("/problems/parameter", "/problems/malformed-body")

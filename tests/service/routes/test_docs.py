@@ -30,8 +30,21 @@ def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(f"{verb.upper()} {path}", op) for path, item in document["paths"].items() for verb, op in item.items()]
 
 
-async def test_every_endpoint_is_documented(running: Any) -> None:
-    document = await running.json("/openapi.json")
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, Any]]:
+    """The document, once it was asked for."""
+    return []
+
+
+@pytest.fixture
+async def document(running: Any, documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document of a service with the settings of the tests."""
+    if not documents:
+        documents.append(await running.json("/openapi.json"))
+    return documents[0]
+
+
+async def test_every_endpoint_is_documented(document: dict[str, Any]) -> None:
     expected = {
         *DATA,
         *(f"/streams/{{stream}}{path}" for path in DATA),
@@ -41,8 +54,7 @@ async def test_every_endpoint_is_documented(running: Any) -> None:
     assert len({op["operationId"] for _, op in operations(document)}) == len(operations(document))
 
 
-async def test_every_body_and_answer_has_an_example(running: Any) -> None:
-    document = await running.json("/openapi.json")
+async def test_every_body_and_answer_has_an_example(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
         contents = [operation["requestBody"]["content"]] if "requestBody" in operation else []
         contents += [answer["content"] for answer in operation["responses"].values() if "content" in answer]
@@ -60,8 +72,7 @@ async def test_every_body_and_answer_has_an_example(running: Any) -> None:
     }  # fmt: skip
 
 
-async def test_every_error_is_documented_as_a_problem(running: Any) -> None:
-    document = await running.json("/openapi.json")
+async def test_every_error_is_documented_as_a_problem(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
         for status, answer in operation["responses"].items():
             if status >= "400":
@@ -76,8 +87,7 @@ async def test_the_document_is_the_same_at_every_question(running: Any) -> None:
     assert first == second
 
 
-async def test_every_family_is_named_with_its_hyperparameters(running: Any) -> None:
-    document = await running.json("/openapi.json")
+async def test_every_family_is_named_with_its_hyperparameters(document: dict[str, Any]) -> None:
     body = document["paths"]["/streams/{stream}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["family"]["anyOf"][0]["enum"] == list(FAMILIES)
     assert body["properties"]["family"]["anyOf"][1]["const"] == "auto"
@@ -100,8 +110,7 @@ async def test_schemas_refuse_what_the_service_refuses(start: Any) -> None:
             assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter"), timeout
 
 
-async def test_every_reference_leads_somewhere(running: Any) -> None:
-    document = await running.json("/openapi.json")
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     for reference in set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(document))):
         target = document
         for part in reference.split("/"):

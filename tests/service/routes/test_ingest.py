@@ -15,6 +15,7 @@ import pyarrow.ipc
 import pytest
 from starlette.requests import ClientDisconnect
 
+from harness.in_turn import in_turn
 from shoal_service.wire import from_log
 
 pytestmark = pytest.mark.anyio
@@ -197,8 +198,8 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
 @ON_MEMORY
+@in_turn("name", BAD)
 async def test_bad_input_is_a_problem_and_stores_nothing(running: Any, name: str) -> None:
     content, headers, status, kind, row = BAD[name]
     await running.ingest([[1.0, 2.0]])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from harness.in_turn import in_turn
 from shoal.mixture import from_bytes
 from shoal_service.streams import recent_points
 from shoal_service.wire import models
@@ -21,18 +22,18 @@ async def batches(running: Any, clusters: np.ndarray, *sizes: int) -> None:
         await running.learn(part)
 
 
-@pytest.mark.parametrize("n", [1, 7, 150, 600, 20_000])
-async def test_a_sample_is_the_end_of_what_was_sent(running: Any, clusters: np.ndarray, n: int) -> None:
+async def test_a_sample_is_the_end_of_what_was_sent(running: Any, clusters: np.ndarray) -> None:
     await batches(running, clusters, 100, 1, 1, 1, 97, 200, 1, 199)
-    found = await running.json("/sample", n=n)
-    models.SampleOut.model_validate(found)
-    expected = clusters[-n:]
-    assert found["points"] == expected.tolist()
-    assert found["log_offsets"] == list(range(601 - len(expected), 601))
-    assert found["keys"] == [None] * len(expected)
-    scores = (await running.http.post("/score", json={"points": expected.tolist()})).json()
-    assert found["components"] == scores["components"]
-    assert_allclose(found["novelty"], scores["novelty"], rtol=1e-9, atol=1e-300)
+    for n in (1, 7, 150, 600, 20_000):
+        found = await running.json("/sample", n=n)
+        models.SampleOut.model_validate(found)
+        expected = clusters[-n:]
+        assert found["points"] == expected.tolist()
+        assert found["log_offsets"] == list(range(601 - len(expected), 601))
+        assert found["keys"] == [None] * len(expected)
+        scores = (await running.http.post("/score", json={"points": expected.tolist()})).json()
+        assert found["components"] == scores["components"]
+        assert_allclose(found["novelty"], scores["novelty"], rtol=1e-9, atol=1e-300)
 
 
 async def test_a_sample_continues_after_an_offset(running: Any, clusters: np.ndarray) -> None:
@@ -156,7 +157,7 @@ async def test_a_plane_that_is_sent_back_stays_the_same(running: Any, clusters: 
 
 
 @ON_MEMORY
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "status", "kind", "words"),
     [
         ({"features": [0, 2]}, 400, "setting", "feature 2 does not exist"),

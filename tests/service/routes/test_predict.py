@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from harness.in_turn import in_turn
 from shoal_service.routes import compute
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +97,8 @@ async def test_predict_waits_for_an_offset(running: Any) -> None:
     assert reply.json()["type"] == "/problems/offset-beyond-log"
 
 
-@pytest.mark.parametrize(
+@ON_MEMORY
+@in_turn(
     ("query", "kind", "row"),
     [
         ([], "/problems/parameter", None),
@@ -110,7 +112,6 @@ async def test_predict_waits_for_an_offset(running: Any) -> None:
         ([("x", "1,2")] * 101, "/problems/limit", None),
     ],
 )
-@ON_MEMORY
 async def test_bad_points_in_a_query_are_problems(running: Any, query: Any, kind: str, row: int | None) -> None:
     await running.learn([[0.0, 0.0]])
     reply = await running.http.get("/predict", params=query)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
+
+from harness.in_turn import in_turn
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -143,8 +146,8 @@ BAD: dict[str, tuple[dict[str, Any], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
 @ON_MEMORY
+@in_turn("case", BAD)
 async def test_a_batch_with_a_bad_field_is_refused_whole_with_its_row(running: Any, case: str) -> None:
     fields, row = BAD[case]
     reply = await send(running, [[1.0, 2.0], [3.0, 4.0]], **fields)
@@ -182,10 +185,7 @@ async def pages(running: Any, path: str, **params: Any) -> list[dict[str, Any]]:
         assert page["records"]
 
 
-@pytest.mark.parametrize("order", ["newest", "typical", "atypical"])
-async def test_the_records_of_a_component_come_in_pages_in_order(
-    running: Any, clusters: np.ndarray, order: str
-) -> None:
+async def test_the_records_of_a_component_come_in_pages_in_order(running: Any, clusters: np.ndarray) -> None:
     answers = []
     for at in range(0, 600, 100):
         keys = [f"k{i}" for i in range(at, at + 100)]
@@ -196,7 +196,7 @@ async def test_the_records_of_a_component_come_in_pages_in_order(
     everyone = (await running.http.post("/records/lookup", json={"keys": [f"k{i}" for i in range(600)]})).json()
     kept = [record for record in everyone["records"] if record is not None]
     assert len(kept) == 599
-    for component in live:
+    for component, order in product(live, ("newest", "typical", "atypical")):
         expected = [record for record in kept if record["component"] == component]
         found = await pages(running, f"/components/{component}/records", order=order, limit=37)
         assert sorted(row["key"] for row in found) == sorted(record["key"] for record in expected)

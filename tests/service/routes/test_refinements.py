@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.event_reader import Reader
+from harness.in_turn import in_turn
 from shoal_service.routes import events
 from shoal_service.streams.learner import publisher
 from shoal_service.streams.refinement import child, process
@@ -93,7 +94,7 @@ async def test_no_body_asks_for_the_default_and_a_key_asks_once(fed: Any) -> Non
     assert replies[0].json()["method"] == "vdp"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("body", "headers", "status", "kind"),
     [
         (b'{"method": "magic"}', JSON, 400, "parameter"),

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.in_turn import in_turn
+
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
@@ -56,7 +58,8 @@ async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, A
     assert running.tails() == {"sea": (0, 0)}
 
 
-@pytest.mark.parametrize(
+@ON_MEMORY
+@in_turn(
     ("body", "kind"),
     [
         (b"{}", "/problems/setting"),
@@ -76,7 +79,6 @@ async def test_a_change_of_shape_is_a_conflict(running: Any, change: dict[str, A
         (b"{", "/problems/malformed-body"),
     ],
 )
-@ON_MEMORY
 async def test_bad_settings_are_problems_and_make_nothing(running: Any, body: bytes, kind: str) -> None:
     reply = await running.http.put("/streams/sea", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 400, reply.text
@@ -85,8 +87,8 @@ async def test_bad_settings_are_problems_and_make_nothing(running: Any, body: by
     assert running.tails() == {}
 
 
-@pytest.mark.parametrize("name", ["Sea", "-sea", "_sea", "s" * 65, "s.a", "s%2Fa", "%C3%A9"])
 @ON_MEMORY
+@in_turn("name", ["Sea", "-sea", "_sea", "s" * 65, "s.a", "s%2Fa", "%C3%A9"])
 async def test_a_bad_stream_name_is_a_problem_everywhere(running: Any, name: str) -> None:
     for method, path in (
         ("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/components"), ("GET", "/components/1"),

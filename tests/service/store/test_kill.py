@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.forked import Forked
+from harness.long_form import longer
 from shoal_service.store import EntryKind, SqliteStore, Store
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
@@ -41,7 +43,7 @@ class Acknowledged(NamedTuple):
 
 def run_and_kill(folder: Path, seed: int, delay_s: float, environment: dict[str, str]) -> list[list[str]]:
     """What a child said before it was killed."""
-    child = subprocess.Popen(
+    child = Forked(
         [sys.executable, str(APPENDER), str(folder), str(seed)], env=environment, stdout=subprocess.PIPE, text=True
     )
     with child:
@@ -68,7 +70,7 @@ def held_entries(store: Store, name: str) -> dict[str, tuple[int, int, int, byte
     return found
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed", [11, longer(12), longer(13)])
 def test_what_was_acknowledged_before_kill_9_is_there_once(
     folder: Path, package_path: dict[str, str], seed: int
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from harness.library_replay import replayed
+from harness.long_form import longer
 from harness.waiting import eventually_async
 from shoal.mixture import StreamSettings, from_bytes
 from shoal_service.store import Checkpoint, Entry, EntryKind
@@ -66,8 +67,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 COMMON = {"n_features": 2, "warmup_points": 300, "novelty_rate": 0.005, "window": 2_000}
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_any_groups_say_the_same_of_each_entry(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "n_seeds"), [("one", 1), ("three, by time", 1), ("no window", 1), *(longer(name, 3) for name in SETTINGS)]
+)
+def test_any_groups_say_the_same_of_each_entry(name: str, n_seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.mixture.round.ROUND_ROWS", 1_024)
     monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
     settings = StreamSettings.from_dict(COMMON | SETTINGS[name])
@@ -86,7 +89,7 @@ def test_any_groups_say_the_same_of_each_entry(name: str, monkeypatch: pytest.Mo
     kinds = {kind for _, events, *_ in expected for kind, _ in events}
     assert {"born", "drift", "cluster-born"} <= kinds
 
-    for seed in range(3):
+    for seed in range(n_seeds):
         rng, found, passes = random.Random(seed), [], []
         working = apply.begin(settings.to_json().encode())
         while len(found) < len(entries):
@@ -143,7 +146,7 @@ async def everything(running: Any, n_keys: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("settings", [{"partitions": 2}, {"half_life": 3_000.0}])
+@pytest.mark.parametrize("settings", [{"partitions": 2}, longer({"half_life": 3_000.0})])
 async def test_a_backlog_leaves_what_one_batch_after_another_leaves(
     running: Any, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +188,7 @@ async def test_a_backlog_leaves_what_one_batch_after_another_leaves(
         assert together[key] == value, key
 
 
-@pytest.mark.parametrize("bad", [[150], [60, 61, 200]])
+@pytest.mark.parametrize("bad", [longer([150]), [60, 61, 200]])
 async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
     running: Any, bad: list[int], monkeypatch: pytest.MonkeyPatch, final: Any
 ) -> None:

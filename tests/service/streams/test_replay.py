@@ -119,8 +119,8 @@ def test_a_replay_from_any_moment_chooses_the_same_family() -> None:
         working, _ = apply.apply_inplace(working, entry)
     expected = apply.checkpoint_of(working)[2:], encode_monitor(working.monitor)
     assert working.state.settings.family == "poisson"
-    for moment, kept in enumerate(moments[:7]):
-        working = apply.resume(*kept)
+    for moment in (0, 3, 5, 6):  # the first points, new settings, and around the choice
+        working = apply.resume(*moments[moment])
         for entry in entries[moment:]:
             working, _ = apply.apply_inplace(working, entry)
             if entry.seq % 2:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from harness.redis_server import RedisServer, running_redis
 from harness.stream_process import StreamProcess
 from harness.waiting import eventually_async
@@ -204,7 +205,7 @@ store.close()
 """
 
 
-@pytest.mark.parametrize("role", ["all", "api", "learner", "refiner"])
+@pytest.mark.parametrize("role", ["all", longer("api"), longer("learner"), longer("refiner")])
 async def test_no_thread_is_started_before_the_engines_are_loaded_or_two_could_load_them_at_once(
     begin: Any, server: RedisServer, role: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.long_form import longer
 from harness.waiting import eventually
 from shoal_service.errors import LogGapError, StoreUnavailableError
 from shoal_service.store import Appended
@@ -47,7 +48,7 @@ class Sender(threading.Thread):
                         break
 
 
-@pytest.mark.parametrize("seed", [21, 22, 23])
+@pytest.mark.parametrize("seed", [21, longer(22), longer(23)])
 def test_what_was_acknowledged_before_kill_9_is_there_once(
     seed: int, own_server: Any, open_at: Any, hand_of: Any
 ) -> None:

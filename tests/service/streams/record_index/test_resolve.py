@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import short_form
 from shoal.mixture.lineage import empty_lineage, retire
 from shoal_service.streams.record_index import Resolver
 
@@ -29,7 +30,7 @@ def history(seed: int) -> list[Any]:
     return taken
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", short_form(range(6), (0, 1)))
 def test_what_a_component_led_to_earlier_is_known_later(seed: int) -> None:
     taken = history(seed)
     several = 0
@@ -43,7 +44,7 @@ def test_what_a_component_led_to_earlier_is_known_later(seed: int) -> None:
     assert several
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", short_form(range(6), (0, 1)))
 def test_a_record_moves_only_when_a_component_on_its_way_retires(seed: int) -> None:
     taken = history(seed)
     moved = 0
