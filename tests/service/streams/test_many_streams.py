@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from harness.waiting import eventually, eventually_async
 from shoal.mixture import state_codec
 from shoal_service.errors import UnknownStreamError
@@ -122,11 +123,13 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
         await registry.get("default")
 
 
-async def test_hundreds_of_streams_share_a_few_threads_and_none_is_loaded_before_its_use(
-    running: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("n", [80, longer(200)])
+async def test_many_streams_share_a_few_threads_and_none_is_loaded_before_its_use(
+    running: Any, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = running.begin(max_streams=400, stream_idle_s=1.0, checkpoint_interval_s=0.5)
-    n, others = 200, threading.active_count()
+    others = threading.active_count()
+    assert n > pool.MOST_THREADS + 33, "more streams than threads that may be"
     names = [f"s{i}" for i in range(n)]
     await asyncio.gather(*(registry.create(name, {"n_features": 2}) for name in names))
     for part in range(2):

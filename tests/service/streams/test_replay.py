@@ -1,11 +1,13 @@
 """A restart at any moment, and whatever stood in the log: the state is the same to the bit."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import apply, checkpoints
 from shoal_service.streams.monitor import encode_monitor
@@ -101,7 +103,8 @@ async def test_a_replay_of_the_whole_log_gives_the_same(
     assert await final(running.registry) == expected
 
 
-def test_a_replay_from_any_moment_chooses_the_same_family() -> None:
+@pytest.mark.parametrize("moments_begun", [(0, 5), longer(range(7))], ids=["two", "all"])
+def test_a_replay_from_any_moment_chooses_the_same_family(moments_begun: Sequence[int]) -> None:
     """The automatic family is chosen within the fifth entry. State and monitor are the same to the bit, whichever
     checkpoint a replay starts from, and with one written and read again behind every second entry."""
     rng = np.random.default_rng(2)
@@ -119,7 +122,7 @@ def test_a_replay_from_any_moment_chooses_the_same_family() -> None:
         working, _ = apply.apply_inplace(working, entry)
     expected = apply.checkpoint_of(working)[2:], encode_monitor(working.monitor)
     assert working.state.settings.family == "poisson"
-    for moment in (0, 3, 5, 6):  # the first points, new settings, and around the choice
+    for moment in moments_begun:
         working = apply.resume(*moments[moment])
         for entry in entries[moment:]:
             working, _ = apply.apply_inplace(working, entry)
