@@ -31,7 +31,10 @@ IMPORTED_LATER = {
         "asyncio", "encodings.idna", "httpcore", "pydantic.type_adapter", "rich.console", "rich.progress",
         "shoal_service.client", "shoal_service.errors", "typer._adapters",
     ),
-    "shoal_service.cli.connectors.configured": ("shoal_service.cli.connectors.redis_stream",),
+    "shoal_service.cli.connectors.configured": (
+        "encodings.idna", "httpcore", "shoal.mixture", "shoal_service.cli.connectors.follow",
+        "shoal_service.cli.connectors.lines", "shoal_service.cli.connectors.redis_stream",
+    ),
     "shoal_service.streams.refinement.child": ("shoal.refinement", "shoal.sequential"),
     "shoal_service.app": ("uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on"),
     "serve": ("shoal_service.app", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on"),

@@ -257,12 +257,12 @@ async def test_a_pause_adds_nothing_to_what_prometheus_counts(
 @pytest.mark.parametrize(
     ("store_kind", "change"),
     [
-        ("sqlite", "pause"),
+        ("redis", "pause"),
         ("sqlite", "change"),
-        ("redis", "restart"),
-        longer("redis", "pause"),
+        ("sqlite", "restart"),
+        longer("sqlite", "pause"),
         longer("redis", "change"),
-        longer("sqlite", "restart"),
+        longer("redis", "restart"),
     ],
 )
 async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
