@@ -144,7 +144,7 @@ def test_explicit_prior_is_used_on_the_points_as_they_are(method: str) -> None:
 )
 def test_same_seed_same_fit(method: str, how: str) -> None:
     """What a seed is given as, no method sees."""
-    x, _ = three_groups(80)
+    x, _ = three_groups(40)
     make = {"int": lambda: 3, "generator": lambda: np.random.default_rng(3), "legacy": lambda: np.random.RandomState(3)}
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     one, other = (model(method, random_state=make[how]()).fit(x) for _ in range(2))

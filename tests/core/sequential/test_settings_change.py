@@ -25,8 +25,8 @@ def test_a_change_holds_from_its_offset_on_whatever_the_cuts(stream: SimpleNames
 
 
 def test_a_change_in_the_warm_up_holds_for_its_fits(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(1_000, seed=1)
-    settings = stream.settings(n_features=2)
+    x, _ = stream.nine(300, seed=1)
+    settings = stream.settings(n_features=2, warmup_points=300)
     state = stream.feed(settings, x[:100]).state
     state, _ = apply_settings_inplace(state, settings.with_changes(concentration=3.0))
     late = stream.feed(state, x[100:]).state

@@ -41,11 +41,11 @@ def test_it_ends_at_its_last_row_and_freezes(stream: SimpleNamespace) -> None:
 
 
 def test_a_read_between_changes_nothing(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(1_100)
-    settings = stream.settings(n_features=2)
+    x, _ = stream.nine(400)
+    settings = stream.settings(n_features=2, warmup_points=300)
     state: Any = settings
-    for start in range(0, 1_100, 100):
-        state = stream.feed(state, x[start : start + 100]).state
+    for start in range(0, 400, 50):
+        state = stream.feed(state, x[start : start + 50]).state
         publish(state).predict(x)
     assert to_bytes(state) == to_bytes(stream.feed(settings, x).state)
 
