@@ -123,6 +123,7 @@ def test_a_stream_that_is_not_there_is_told(visit: Callable[..., Visit]) -> None
     opened.expected = ("404",)
     page = opened.open("/s/nowhere/map")
     page.locator("#notice", has_text="nowhere").wait_for()
+    page.locator("#state", has_text="not available").wait_for(timeout=30_000)  # the connection is all right
 
 
 def test_an_address_that_is_no_name_is_told(visit: Callable[..., Visit]) -> None:

@@ -100,6 +100,36 @@ def test_a_stream_is_made_changed_and_deleted_after_a_question(
     assert WEB.get(f"{service.url}/streams/tried").status_code == 404
 
 
+def test_components_that_cannot_be_read_now_are_told_and_read_again(visit: Callable[..., Visit]) -> None:
+    opened = visit()
+    opened.expected = ("503",)
+    problem = {"type": "/problems/loading", "detail": "the stream is being loaded", "retryable": True}
+    answers = iter([problem])
+
+    def answer(route: Any) -> None:
+        body = next(answers, None)
+        route.continue_() if body is None else route.fulfill(status=503, json=body)
+
+    opened.page.route("**/components?limit=24", answer)
+    notes: list[str] = []
+    opened.page.expose_function("noted", notes.append)
+    opened.page.add_init_script(
+        "setInterval(() => window.noted(document.querySelector('.terms .caption')?.textContent ?? ''), 100)"
+    )
+    page = opened.open("/s/words/map")
+    page.locator(".terms .card").first.wait_for(timeout=30_000)
+    assert "The stream is being loaded." in notes
+
+
+def test_text_grows_with_the_size_that_a_person_has_chosen(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/")
+    page.locator("tbody a", has_text="gauge").wait_for()
+    size = "getComputedStyle(document.querySelector('tbody td')).fontSize"
+    before = float(page.evaluate(size).removesuffix("px"))
+    page.locator("html").evaluate("(element) => { element.style.fontSize = '200%'; }")
+    assert float(page.evaluate(size).removesuffix("px")) == pytest.approx(2 * before)
+
+
 def test_of_many_streams_some_are_listed_and_any_is_found(visit: Callable[..., Visit], service: RunningService) -> None:
     told = WEB.get(f"{service.url}/streams/gauge").json()
     many = [{**told, "stream": f"s{i:05d}"} for i in range(10_000)]

@@ -1,6 +1,6 @@
 /** The shell of the page: which stream and which view are shown, the state of the connection, and the key. */
 
-import { currentKey, get, keys } from "./api.js";
+import { Problem, currentKey, get, keys } from "./api.js";
 import { askKey } from "./dialogs.js";
 import { fill, h, say } from "./dom.js";
 import { LiveStream } from "./live.js";
@@ -104,7 +104,7 @@ function tellState() {
     state.className = "state";
     return;
   }
-  const words = { connecting: "connecting", live: "live", away: "no connection" };
+  const words = { connecting: "connecting", live: "live", away: live.error instanceof Problem ? "not available" : "no connection" };
   say(state, words[live.state]);
   state.className = `state ${live.state}`;
   tell(live.trouble);

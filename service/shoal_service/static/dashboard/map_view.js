@@ -90,22 +90,30 @@ export function mapView(live) {
     home,
   });
 
+  let drawn = true; // whether what was read last is shown
+
   async function update() {
     try {
-      const changed = await scene.update(ends.signal);
-      if (changed) shown();
+      if (await scene.update(ends.signal)) drawn = false;
+      if (drawn) return;
+      drawn = true;
+      await shown();
     } catch (error) {
       if (ends.signal.aborted) return;
+      if (!terms.element.hidden) {
+        drawn = false;
+        terms.tell(inWords(error));
+      }
       empty.hidden = scene.components !== null;
       say(empty, inWords(error));
     }
   }
 
-  function shown() {
+  async function shown() {
     const inSpace = scene.components === null || scene.plane !== null;
     plane.hidden = !inSpace;
     terms.element.hidden = inSpace;
-    if (!inSpace) return void terms.update();
+    if (!inSpace) return terms.update();
     empty.hidden = scene.components !== null;
     say(empty, emptyWords(live));
     if (!view.fitted || (scene.onLine && !view.moved)) home();

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { colourOf } from "./colours.js";
-import { fill, h, swatch } from "./dom.js";
+import { fill, h, say, swatch } from "./dom.js";
 import { featureName, percent, short } from "./format.js";
 
 const SHOWN = 24;
@@ -13,7 +13,7 @@ const SHOWN = 24;
  */
 export function termsView(live, select) {
   const list = h("div", { class: "cards" });
-  const note = h("p", { class: "caption" });
+  const note = h("p", { class: "caption", role: "status" }, "Reading the components.");
   const element = h("div", { class: "stack terms" }, note, list);
 
   async function update() {
@@ -21,7 +21,7 @@ export function termsView(live, select) {
     const page = await get(`${live.path}/components?limit=${SHOWN}`);
     fill(list, ...page.components.map((/** @type {any} */ one) => card(one)));
     const more = page.next === null ? "" : ` The ${SHOWN} largest are shown.`;
-    fill(note, `The points of this stream cannot be drawn on a map. Each component is shown by the features in which it differs most from the rest. A line marks the value in the rest.${isMixed(live) ? " Each bar has a scale of its own." : ""}${more}`);
+    say(note, `The points of this stream cannot be drawn on a map. Each component is shown by the features in which it differs most from the rest. A line marks the value in the rest.${isMixed(live) ? " Each bar has a scale of its own." : ""}${more}`);
   }
 
   /** @param {any} component */
@@ -35,7 +35,7 @@ export function termsView(live, select) {
         h("span", { class: "count" }, percent(component.weight))),
       h("ul", { class: "bars" }, ...terms.map((/** @type {any} */ one) => bar(live, one, scale(one)))));
   }
-  return { element, update };
+  return { element, update, tell: (/** @type {string} */ words) => say(note, words) };
 }
 
 /** @typedef {{feature: number|string, value: number, rest: number, level?: number|null}} Telling */
