@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 TICKS_KEPT = 600
 EVENTS_SHOWN = 4
 FEWEST_ROWS = 3
-_FIXED_LINES = 6
-"""Lines that are neither lives nor events."""
+_FIXED_LINES = 4
+"""Lines that are neither numbers nor lives nor events."""
+_CELL = 19
+"""Columns of the name and the value of a number."""
+_LEAST_COURSE = 4
+"""Columns of its course, at least."""
 _LABEL = 14
 _LEFT = 7
 _RIGHT = 8
@@ -74,10 +78,11 @@ def picture_of(scene: Scene, course: Course, width: int, height: int, limit: int
     from rich.text import Text
 
     events = scene.events[-EVENTS_SHOWN:]
-    rows = max(FEWEST_ROWS, min(limit, height - _FIXED_LINES - len(events)))
+    numbers = _numbers(course, width)
+    rows = max(FEWEST_ROWS, min(limit, height - _FIXED_LINES - len(numbers) - len(events)))
     lines = [
         _head(scene, width),
-        *_numbers(course, width),
+        *numbers,
         *_lives(scene, width, rows, last),
         *(Text(_event_words(event)[:width], style="dim") for event in events),
         _foot(scene, width),
@@ -96,7 +101,7 @@ def _head(scene: Scene, width: int) -> "Text":
 
 
 def _numbers(course: Course, width: int) -> "list[Text]":
-    """Rate and lag, novelty and score: each with its name, its value and its course."""
+    """Rate and lag, novelty and score, with their courses. Two in a line, if there is room."""
     newest = course.ticks[-1]
     rates = course.rates()
     lags = [float(tick.end - tick.offset) for tick in course.ticks]
@@ -109,13 +114,15 @@ def _numbers(course: Course, width: int) -> "list[Text]":
         ("score", "-" if newest.score is None else f"{newest.score:.2f}", scores, None),
     ]
     each = (width - 2) // 2
+    if each < _CELL + _LEAST_COURSE:
+        return [_cell(*one, width) for one in cells]
     return [_cell(*cells[i], each) + "  " + _cell(*cells[i + 1], each) for i in (0, 2)]
 
 
 def _cell(name: str, value: str, values: Sequence[float], floor: float | None, width: int) -> "Text":
     from rich.text import Text
 
-    room = max(width - 19, 4)
+    room = max(width - _CELL, _LEAST_COURSE)
     shown = list(values)[-room:]
     known = [one for one in shown if math.isfinite(one)]
     low = min(known, default=0.0) if floor is None else floor
