@@ -69,11 +69,16 @@ def save(name: str, figure: Any) -> None:
     plt.close(figure)
 
 
-def component() -> None:
-    """Two crescents and a round group: several components, three clusters."""
+def crescents() -> np.ndarray:
+    """Two crescents and a round group."""
     moons, _ = make_moons(3000, noise=0.06, random_state=0)
     rng = np.random.default_rng(0)
-    x = rng.permutation(np.concatenate([4.0 * moons, [13.0, 1.0] + 0.6 * rng.normal(size=(1000, 2))]))
+    return rng.permutation(np.concatenate([4.0 * moons, [13.0, 1.0] + 0.6 * rng.normal(size=(1000, 2))]))
+
+
+def component() -> None:
+    """Two crescents and a round group: several components, three clusters."""
+    x = crescents()
     model = StreamingDPMixture(random_state=0).fit(x)
     labels = model.predict(x, level="cluster")
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 2.7))
@@ -159,6 +164,36 @@ def identity() -> None:
     axes.set_yticks([])
     axes.set_xlim(-600, n)
     save("identity", figure)
+
+
+def clusters() -> None:
+    """The points of `component`, with the tree of their components and where it is cut."""
+    x = crescents()
+    model = StreamingDPMixture(random_state=0).fit(x)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(3, 2), layout="constrained")
+    MixtureDisplay.from_estimator(model, x[::3], ax=left)
+    HierarchyDisplay.from_estimator(model, ax=right)
+    left.set_title("components in the colours of their clusters", fontsize=10, loc="left")
+    right.set_title("the tree, and where it is cut", fontsize=10, loc="left")
+    save("clusters", figure)
+
+
+def forgetting() -> None:
+    """A cluster that moves: without a half-life it leaves a trail, with one its component follows."""
+    rng = np.random.default_rng(5)
+    n = 12_000
+    path = np.column_stack([np.linspace(0.0, 14.0, n), 2.0 * np.sin(np.linspace(0.0, 3.0, n))])
+    moves = rng.random(n) < 0.5
+    x = np.where(moves[:, None], path, [7.0, -5.0]) + 0.7 * rng.normal(size=(n, 2))
+    figure, frames = plt.subplots(1, 2, figsize=(10, 3.2))
+    for frame, half_life in zip(frames, (None, 1000), strict=True):
+        model = StreamingDPMixture(half_life=half_life, random_state=0).fit(x)
+        shades = np.where(np.arange(n) >= n - 2000, COLOURS[0], "#c8c8c8")
+        frame.scatter(*x[::3].T, s=2, c=shades[::3], linewidths=0)
+        ellipses(frame, model, least=0.005)
+        words = "no half-life" if half_life is None else f"half-life of {half_life:,} points"
+        plane(frame, f"{words}: {len(model.component_ids_)} components")
+    save("forgetting", figure)
 
 
 def plots() -> None:
@@ -252,6 +287,8 @@ PICTURES: dict[str, Callable[[], None]] = {
     "one-pass": one_pass,
     "refinement": refinement,
     "identity": identity,
+    "clusters": clusters,
+    "forgetting": forgetting,
     "plots": plots,
     "priors": priors,
     "promises": promises,
