@@ -112,7 +112,7 @@ def test_components_that_cannot_be_read_now_are_told_and_read_again(visit: Calla
 
     opened.page.route("**/components?limit=24", answer)
     notes: list[str] = []
-    opened.page.expose_function("noted", notes.append)
+    opened.page.expose_function("noted", lambda text: notes.append(text))
     opened.page.add_init_script(
         "setInterval(() => window.noted(document.querySelector('.terms .caption')?.textContent ?? ''), 100)"
     )
