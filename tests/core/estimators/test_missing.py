@@ -46,7 +46,7 @@ def test_holes_are_learnt_refined_saved_and_predicted() -> None:
     np.testing.assert_allclose(model.predict_proba(HOLED).sum(axis=1) + model.novelty(HOLED), 1.0)
 
 
-@pytest.mark.parametrize("kind", [longer("object"), longer("string"), "category", "rows"])
+@pytest.mark.parametrize("kind", [longer("object"), longer("string"), "category", longer("rows")])
 def test_holes_in_mixed_columns_are_learnt_refined_and_predicted(kind: str) -> None:
     rng = np.random.default_rng(8)
     labels = rng.integers(3, size=600)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.long_form import longer
 from shoal import refinement as refinements
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.mixture import pack_arrays, unpack_arrays
@@ -21,6 +22,7 @@ def found(stream: SimpleNamespace, refining: SimpleNamespace) -> Refinement:
     return refine(state, refining.window_of(state, x))
 
 
+@pytest.mark.parametrize("family", [longer("gaussian"), "diagonal", longer("known_covariance")])
 def test_it_reads_back_equal_to_the_bit_and_adopts_to_the_same(
     stream: SimpleNamespace, refining: SimpleNamespace, family: str
 ) -> None:

@@ -37,7 +37,6 @@ SHORT = (
     "plain",
     "every point decays",
     "warm-up as long as the stream",
-    "many components",
     "paper",
     "no room",
     "marks that move within the warm-up, and decay",

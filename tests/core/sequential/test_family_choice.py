@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer
 
-from harness.long_form import longer
+from harness.long_form import longer, short_form
 from shoal import StreamingDPMixture
 from shoal.errors import OutsideDomainError, SettingError
 from shoal.families import GammaPoisson
@@ -41,7 +41,7 @@ def rows(kind, n=N):
 KINDS = ("poisson", "bernoulli", "dirichlet", "von_mises_fisher", "diagonal", "gaussian", "student")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", short_form(KINDS, ("poisson", "bernoulli", "diagonal", "gaussian", "student")))
 def test_the_family_that_made_the_rows_is_chosen(kind):
     x = rows(kind)
     choice = choose_family(x, StreamSettings(n_features=x.shape[1]))
@@ -103,7 +103,7 @@ def test_weak_correlations_do_not_make_rows_of_independent_features():
     assert choose_family(x, StreamSettings(n_features=8)).family == "gaussian"
 
 
-@pytest.mark.parametrize("kind", ["poisson", "gaussian", longer("student"), longer("dirichlet")])
+@pytest.mark.parametrize("kind", ["gaussian", longer("poisson"), longer("student"), longer("dirichlet")])
 def test_the_choice_is_part_of_the_state_for_any_cut(kind):
     x = rows(kind)
     whole = StreamingDPMixture("auto", warmup_points=WARM_UP).fit(x)

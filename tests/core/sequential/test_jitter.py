@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.long_form import longer
 from shoal.mixture import to_bytes
 from shoal.sequential.prior.jitter import jitter_deviations, jittered, noise, normal_of
 
@@ -68,6 +69,7 @@ def test_noise_is_a_function_of_offset_and_feature_alone() -> None:
     assert np.array_equal(noise(120, 10, np.array([9]))[:, 0], whole[20:30, 1])
 
 
+@pytest.mark.parametrize("family", [longer("gaussian"), "diagonal", longer("known_covariance")])
 def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str) -> None:
     x = np.round(stream.nine(900, seed=1)[0])
     settings = stream.settings(n_features=2, family=family, warmup_points=300)

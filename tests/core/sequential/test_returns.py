@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.long_form import longer, short_form
 from shoal.families import collapsed_log_marginal, take
 from shoal.mixture import MixtureState, from_bytes, recall, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray
@@ -194,7 +194,7 @@ def test_the_archive_is_bounded_and_drops_the_oldest(stream: SimpleNamespace) ->
     assert len(state.archive.ids) == 1
 
 
-@pytest.mark.parametrize("back", [0, 3, 6])
+@pytest.mark.parametrize("back", [longer(0), 3, longer(6)])
 def test_of_many_archived_components_the_one_that_is_near_returns(stream: SimpleNamespace, back: int) -> None:
     """More of them than are compared: by their places, the right one is among those that are."""
     rng = np.random.default_rng(4)

@@ -76,7 +76,7 @@ def test_ids_outlive_refits(stream: SimpleNamespace, family: str) -> None:
 
 
 def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(520, seed=9, spacing=2.5)
+    x, _ = stream.nine(270, seed=9, spacing=2.5)
     state: Any = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0)
     given: set[int] = set()
     gone: set[int] = set()

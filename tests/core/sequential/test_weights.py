@@ -45,7 +45,7 @@ FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
     ("form", "pair_rule", "floor"),
     short_form(
         [(form, *rules) for form in FORMS for rules in (("entropy", 1e-3), ("overlap", 1e-12))],
-        [("gaussian", "overlap", 1e-12), ("student", "entropy", 1e-3), ("diagonal", "overlap", 1e-12)],
+        [("student", "entropy", 1e-3), ("diagonal", "overlap", 1e-12)],
     ),
 )
 def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
@@ -162,7 +162,7 @@ def _unbounded(weights):
     ("family", "half_life"),
     short_form(
         [(family, half_life) for family in ("gaussian", "bernoulli") for half_life in (None, 500.0)],
-        [("gaussian", 500.0), ("bernoulli", None)],
+        [("gaussian", 500.0)],
     ),
 )
 def test_a_stream_is_the_same_wherever_it_is_cut_and_saved(sva, family, half_life):
