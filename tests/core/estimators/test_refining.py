@@ -41,7 +41,7 @@ WAYS: list[dict[str, Any]] = [
     ("family", "way"),
     [
         ("gaussian", WAYS[2]),
-        ("diagonal", WAYS[3]),
+        longer("diagonal", WAYS[3]),
         *(longer(family, WAYS[0]) for family in ("gaussian", "diagonal", "known_covariance")),
         *(longer(family, WAYS[1]) for family in ("gaussian", "diagonal", "known_covariance")),
         *(longer(family, WAYS[2]) for family in ("diagonal", "known_covariance")),

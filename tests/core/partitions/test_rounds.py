@@ -78,7 +78,7 @@ def drifting(n: int, seed: int) -> Array:
 @pytest.mark.parametrize(
     ("family", "others", "n"),
     [
-        ("gaussian", {"half_life": 2_500.0}, 3_900),
+        longer("gaussian", {"half_life": 2_500.0}, 3_900),
         ("diagonal", {"half_life": "2h"}, 3_900),
         longer("gaussian", {"half_life": 2_500.0}, 7_000),
         longer("diagonal", {"half_life": "2h"}, 7_000),
