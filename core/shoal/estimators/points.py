@@ -54,6 +54,8 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
         x = validate_data(estimator, X, reset=reset, **rules)
     except ValueError:
         _refuse_text(X)
+        if not holes:
+            _refuse_missing(estimator, X)
         raise
     return domain.points(x, holes=holes)
 
@@ -73,6 +75,24 @@ def _refuse_text(X: Any) -> None:
                     "categories; name the family of each column, as in family={0: 'gaussian', 1: 'categorical'}",
                     row=row,
                 ) from None
+
+
+def _refuse_missing(estimator: Any, X: Any) -> None:
+    """Raise NotFiniteError for the first NaN of a table, with its row and feature. scikit-learn names neither."""
+    if getattr(getattr(X, "dtype", None), "kind", "f") == "c" or issparse(X):
+        return
+    try:
+        missing = np.isnan(np.asarray(X, dtype=np.float64))
+    except (TypeError, ValueError):
+        return
+    if missing.ndim != 2 or not missing.any():
+        return
+    row = int(missing.any(axis=1).argmax())
+    column = int(missing[row].argmax())
+    names = list(map(str, getattr(X, "columns", ())))
+    place = f"feature {names[column]!r}" if names else f"column {column}"
+    advice = ", or set missing='marginal'" if hasattr(estimator, "missing") else ""
+    raise NotFiniteError(f"row {row} holds NaN in {place}; send finite numbers{advice}", row=row)
 
 
 def checked_times(times: Any, n: int) -> Array:

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from harness.long_form import longer
 from shoal import StreamingDPMixture
-from shoal.errors import SettingError
+from shoal.errors import NotFiniteError, SettingError
 
 RNG = np.random.default_rng(3)
 X = 8.0 * np.eye(3)[RNG.integers(3, size=1_500)] + RNG.normal(size=(1_500, 3))
@@ -89,3 +89,13 @@ def test_what_a_hole_means_is_part_of_the_stream() -> None:
     fitted.missing = "marginal"
     with pytest.raises(SettingError, match="missing cannot change"):
         fitted.partial_fit(HOLED)
+
+
+def test_a_missing_value_is_refused_by_its_row_and_feature() -> None:
+    table = pd.DataFrame({"cpu": [1.0, 2.0, 3.0], "mem": [1.0, 2.0, np.nan]})
+    with pytest.raises(NotFiniteError, match=r"row 2 holds NaN in feature 'mem'; .*missing='marginal'") as caught:
+        StreamingDPMixture().partial_fit(table)
+    assert caught.value.row == 2
+    model = StreamingDPMixture().partial_fit([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(NotFiniteError, match="row 0 holds NaN in column 1"):
+        model.predict([[1.0, np.nan]])

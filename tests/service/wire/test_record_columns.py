@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from wire_bodies import ARROW, JSON, LIMITS, NDJSON, arrow_body, same
 
-from shoal_service.errors import ParameterError, RecordFieldError
+from shoal_service.errors import MalformedBodyError, ParameterError, RecordFieldError
 from shoal_service.wire import RecordColumns, decode, fields_from_log, request_digest, to_log
 
 X = np.random.default_rng(5).normal(size=(4, 2))
@@ -146,3 +146,8 @@ def test_a_retry_with_other_columns_is_another_request() -> None:
     assert bare == request_digest(b"x", ARROW, None, RecordColumns())
     digests = {request_digest(b"x", ARROW, None, RecordColumns(name)) for name in ("a", "b")}
     assert len(digests | {bare, request_digest(b"x", ARROW, None, RecordColumns(None, "a"))}) == 4
+
+
+def test_a_dictionary_of_keys_is_refused_with_what_to_do() -> None:
+    with pytest.raises(MalformedBodyError, match=r"a column holds a dictionary; send its values, .*cast"):
+        decode(as_arrow(id=pa.array(["a", "b", "a", "d"]).dictionary_encode()), ARROW, LIMITS, columns=COLUMNS)

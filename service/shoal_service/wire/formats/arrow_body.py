@@ -182,6 +182,10 @@ def _batches_with_dictionaries(pa: Any, body: Body, messages: Sequence[Any], fea
 
 
 def _check_message(message: Any, kinds: Sequence[str]) -> None:
+    if message.type == "dictionary" and message.type not in kinds:
+        raise MalformedBodyError(
+            "a column holds a dictionary; send its values, in pyarrow column.cast(column.type.value_type)"
+        )
     if message.type not in kinds:
         raise MalformedBodyError(f"the Arrow stream holds a {message.type} between its batches; {_EXPECTED}")
     if _is_compressed(message.metadata, in_dictionary=message.type == "dictionary"):
