@@ -155,7 +155,7 @@ class Batcher:
         texts: Texts = ()
         if x.dtype == object or self._text_columns:
             x, texts = with_places(x, self._text_columns or frozenset(), first_row, self._names, holes=self._holes)
-        check_rows(x, first_row, holes=self._holes)
+        check_rows(x, first_row, self._names, holes=self._holes)
         return Batch(first_row, x, fields, self._names, texts)
 
     def _in_order(self, table: Any, names: tuple[str, ...] | None) -> Any:
@@ -243,8 +243,9 @@ def _joined(held: list[Any], first_row: int) -> Any:
     return vstack(held, format="csr")
 
 
-def check_rows(x: Any, first_row: int, *, holes: bool = False) -> None:
-    """Check x (n, D). Raises BadPointsError for NaN, infinity and |x| > 1e150, with the row in the source.
+def check_rows(x: Any, first_row: int, names: tuple[str, ...] | None = None, *, holes: bool = False) -> None:
+    """Check x (n, D). Raises BadPointsError for NaN, infinity and |x| > 1e150, with the row in the source and the
+    column, by its name if there are `names`.
 
     With `holes`, NaN stands for a missing value.
     """
@@ -259,9 +260,13 @@ def check_rows(x: Any, first_row: int, *, holes: bool = False) -> None:
             row = int(np.searchsorted(x.indptr, row, side="right")) - 1
         shown = x[[row]].data if is_sparse(x) else x[row]
         values = np.array2string(shown, threshold=8, edgeitems=4, separator=", ")
-        at = first_row + row
+        at, fine = first_row + row, np.abs(shown) <= MAX_MAGNITUDE
+        place = int(np.argmin(fine | np.isnan(shown) if holes and not is_sparse(x) else fine))
+        column = int(x[[row]].indices[place]) if is_sparse(x) else place
+        where = f"column {column}" if names is None else f"feature {names[column]!r}"
         raise BadPointsError(
-            f"row {at} holds a number that is not finite or above 1e150 in magnitude: {values}; fix or drop the row",
+            f"row {at} holds a number that is not finite or above 1e150 in magnitude in {where}: {values}; fix or drop "
+            "the row",
             row=at,
         ) from error
 

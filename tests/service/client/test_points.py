@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from shoal_service.client.bodies import body_of
 from shoal_service.client.errors import BadPointsError
-from shoal_service.client.points import Batch, Batcher, open_source
+from shoal_service.client.points import Batch, Batcher, check_rows, open_source
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(25, 3))
@@ -122,3 +123,12 @@ def test_integers_of_a_memory_map_are_converted_a_batch_at_a_time(tmp_path: Any)
     batches = cut(mapped, 4)
     assert [b.x.dtype for b in batches] == [np.float64] * 3
     assert np.concatenate([b.x for b in batches]).tolist() == mapped.tolist()
+
+
+@pytest.mark.parametrize(("holes", "value"), [(False, float("nan")), (True, float("inf"))])
+def test_a_bad_number_is_refused_by_its_row_and_feature(holes: bool, value: float) -> None:
+    x = np.array([[1.0, 2.0, 3.0], [4.0, float("nan") if holes else 5.0, value]])
+    with pytest.raises(BadPointsError, match=r"row 8 holds .* in feature 'net'"):
+        check_rows(x, 7, ("cpu", "mem", "net"), holes=holes)
+    with pytest.raises(BadPointsError, match=r"row 1 holds .* in column 2"):
+        check_rows(csr_array([[1.0, 0.0, 3.0], [4.0, 0.0, value]]), 0)
