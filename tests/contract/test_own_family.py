@@ -191,7 +191,7 @@ def test_a_stream_learns_refines_and_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ENGINES)
 def test_every_engine_fits_it(method: str) -> None:
     x, z = waits(90)
-    settings = {"n_samples": 20, "burn_in": 20} if ENGINES[method].is_sampler else {}
+    settings = {"n_samples": 10, "burn_in": 10} if ENGINES[method].is_sampler else {}
     model = DPMixture(PRIOR, method=method, random_state=0, **settings).fit(x)
     assert adjusted_rand_score(z, model.labels_) > 0.8
     assert np.isfinite(model.score_samples(x)).all()

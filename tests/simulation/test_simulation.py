@@ -21,7 +21,7 @@ from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.record_index import RecordWriter
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT, LONG = 60, 3000
+SHORT, LONG = 24, 3000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,11 +69,11 @@ def test_every_schedule_keeps_every_promise(first: int, n: int) -> None:
 
 
 def test_a_number_gives_the_same_schedule_in_another_process() -> None:
-    code = "from harness.simulation import Simulation; print(*[Simulation(seed).run() for seed in (3, 4)])"
+    code = "from harness.simulation import Simulation; print(*[Simulation(seed).run() for seed in (3,)])"
     paths = [str(ROOT / folder) for folder in ("core", "service", "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "7"}
     there = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert there.stdout.split() == [Simulation(seed).run() for seed in (3, 4)]
+    assert there.stdout.split() == [Simulation(seed).run() for seed in (3,)]
 
 
 # -- the simulation itself: it must see a broken rule
@@ -121,7 +121,7 @@ def count_on_a_write_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN = {
-    accept_any_epoch: (1, "by epoch [0-9]+, [0-9]+ leads"),
+    accept_any_epoch: (21, "by epoch [0-9]+, [0-9]+ leads"),
     forget_answers: (0, "in the log twice|was acknowledged|is taken for"),
     learn_twice: (0, "two states at entry|not those of the log"),
     trim_the_window: (3, "the log holds"),

@@ -44,6 +44,7 @@ def _learnt(x: np.ndarray, z: np.ndarray, family: str, n_test: int = 2_000) -> t
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.short_form("0-*")
 def test_nine_gaussians(family: str, seed: int) -> None:
     x, z = nine(12_000, seed)
     components, agreement = _learnt(x, z, family)

@@ -43,6 +43,7 @@ def _nine(n: int, spacing: float, seed: int) -> tuple[Array, IntArray, IntArray]
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal"])
 @pytest.mark.parametrize("spacing", [4.0, 5.0])
+@pytest.mark.short_form("4.0-gaussian", "5.0-diagonal")
 def test_nine_gaussians_are_found(family: str, spacing: float) -> None:
     x, z, best = _nine(8_000, spacing, 1)
     found, gap = _gap(x, z, best, FAMILIES[family].weak(2), 0)

@@ -20,6 +20,7 @@ def rows_of(quality: ModuleType, name: str, family: str, seeds: int) -> list[dic
 @BOTH
 @SEEDS
 @pytest.mark.parametrize("spacing", [4.0, 5.0])
+@pytest.mark.short_form("4.0-0-gaussian", "5.0-0-diagonal")
 def test_nine_gaussians_short(quality: ModuleType, family: str, seed: int, spacing: float) -> None:
     measure = quality.stationary(lambda _: quality.grid(spacing), 6_000)
     row = measure(family, np.random.default_rng([seed, 1]))
@@ -37,6 +38,7 @@ def test_nine_gaussians(quality: ModuleType, family: str, name: str, allowed: fl
 
 
 @BOTH
+@pytest.mark.short_form("diagonal")
 def test_nine_overlapping_gaussians_short(quality: ModuleType, family: str) -> None:
     """The first thousands of rows suggest six or seven: a search that only went on from there stayed at seven."""
     measure = quality.stationary(lambda _: quality.grid(3.0), 16_000)
@@ -53,6 +55,7 @@ def test_nine_overlapping_gaussians(quality: ModuleType, family: str) -> None:
 
 
 @pytest.mark.parametrize("c", [2.0, 0.5])
+@pytest.mark.short_form("2.0")
 def test_ten_in_16_dimensions_short(quality: ModuleType, c: float) -> None:
     measure = quality.stationary(lambda rng: quality.separated(rng, 16, c), 15_000)
     row = measure("gaussian", np.random.default_rng([2, 2]))
@@ -73,7 +76,7 @@ def test_ten_separated_gaussians(quality: ModuleType, name: str, seeds: int) -> 
 
 
 def test_many_clusters_of_unequal_weight_short(quality: ModuleType) -> None:
-    measure = quality.stationary(lambda rng: quality.zipf(rng, 40, 32, spread=1.0), 8_000)
+    measure = quality.stationary(lambda rng: quality.zipf(rng, 40, 32, spread=1.0), 6_000)
     row = measure("diagonal", np.random.default_rng([0, 3]))
     assert row["ari"] > 0.98
     assert row["more"]["clusters_found"] >= 36
@@ -87,6 +90,7 @@ def test_two_hundred_clusters_in_128_dimensions(quality: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("d", "family"), [(2, "diagonal"), (2, "gaussian"), (16, "gaussian")])
+@pytest.mark.short_form("2-diagonal", "2-gaussian")
 def test_drift_short(quality: ModuleType, d: int, family: str) -> None:
     row = quality.drifting(d, 30_000)(family, np.random.default_rng([0, 4]))
     assert row["worst_window"] >= 0.98
@@ -109,6 +113,7 @@ def test_drift(quality: ModuleType, name: str, family: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("d", [2, 16])
+@pytest.mark.short_form("2-*", "16-diagonal")
 def test_a_new_cluster_is_told_apart(quality: ModuleType, family: str, d: int) -> None:
     row = quality.new_cluster(d, 24_000, 10_000)(family, np.random.default_rng([0, 5]))
     apart = row["more"]["rows_until_apart"]
@@ -119,6 +124,7 @@ def test_a_new_cluster_is_told_apart(quality: ModuleType, family: str, d: int) -
 @BOTH
 @pytest.mark.parametrize("drawn", ["grid", "separated"])
 @pytest.mark.parametrize("n", [6_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("6000-separated-diagonal", "6000-grid-gaussian")
 def test_no_false_alarm(quality: ModuleType, family: str, drawn: str, n: int) -> None:
     make = {"grid": lambda _: quality.grid(4.0), "separated": lambda rng: quality.separated(rng, 16, 0.5)}[drawn]
     row = quality.false_alarms(make, n)(family, np.random.default_rng([0, 6]))
@@ -127,6 +133,7 @@ def test_no_false_alarm(quality: ModuleType, family: str, drawn: str, n: int) ->
 
 @BOTH
 @pytest.mark.parametrize("n", [6_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("6000-diagonal")
 def test_order_does_not_matter_while_the_window_holds_all(quality: ModuleType, family: str, n: int) -> None:
     row = quality.order(n)(family, np.random.default_rng([0, 7]))
     assert row["ceiling"] - row["ari"] <= 0.02
@@ -134,6 +141,7 @@ def test_order_does_not_matter_while_the_window_holds_all(quality: ModuleType, f
 
 @BOTH
 @pytest.mark.parametrize("n", [10_000, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.short_form("10000-diagonal")
 def test_outliers_leave_the_rest_alone_and_are_found(quality: ModuleType, family: str, n: int) -> None:
     row = quality.outliers(n)(family, np.random.default_rng([0, 8]))
     assert row["ceiling"] - row["ari"] <= 0.01
@@ -143,6 +151,7 @@ def test_outliers_leave_the_rest_alone_and_are_found(quality: ModuleType, family
 
 @BOTH
 @pytest.mark.parametrize("shape", ["squares", "rings", "heavy", "duplicates"])
+@pytest.mark.short_form("squares-gaussian", "rings-diagonal", "duplicates-*")
 def test_shapes_that_are_not_gaussian_break_nothing(quality: ModuleType, family: str, shape: str) -> None:
     row = quality.shapes(getattr(quality, shape), 6_000)(family, np.random.default_rng([0, 9]))
     assert row["more"]["finite"]

@@ -58,6 +58,7 @@ def test_the_two_newest_checkpoints_stay(line: Any, store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 256 * 1024, 4 << 20, (4 << 20) + 1, (9 << 20) + 77])
+@pytest.mark.short_form("sqlite-*", "redis-*", "memory-1")
 def test_a_checkpoint_of_any_size_comes_back_as_it_was(line: Any, store: Store, size: int) -> None:
     blob = random.Random(size).randbytes(size)
     line.add()
@@ -126,6 +127,7 @@ def test_entries_of_windows_stay(
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.short_form("*-[0-3]")
 def test_trimming_is_what_asking_every_entry_who_needs_it_says(line: Any, store: Store, seed: int) -> None:
     rng = random.Random(seed)
     checkpoints: dict[int, int | None] = {0: None}

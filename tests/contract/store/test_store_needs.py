@@ -14,6 +14,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, 4 * MIB, 4 * MIB + 1, 17 * MIB + 5])
+@pytest.mark.short_form("sqlite-*", "redis-*", "memory-1")
 def test_a_blob_of_any_size_comes_back_as_it_was(line: Any, store: Store, size: int) -> None:
     blob = random.Random(size).randbytes(size)
     store.put_blob(*line.key, "k", blob)

@@ -21,6 +21,7 @@ def agreement(model: StreamingDPMixture, x: np.ndarray, y: np.ndarray) -> float:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("drawn", ["moons", "rings"])
+@pytest.mark.short_form("moons-1", "rings-1")
 def test_moons_and_rings_are_two_clusters(drawn: str, seed: int) -> None:
     if drawn == "moons":
         x, y = make_moons(2_000, noise=0.08, random_state=seed)
@@ -39,6 +40,7 @@ def test_moons_and_rings_are_two_clusters(drawn: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.short_form("1")
 def test_clusters_of_gaussians_are_the_components(seed: int) -> None:
     x, y = make_blobs(3_000, centers=8, n_features=6, cluster_std=1.5, random_state=seed)
     model = StreamingDPMixture().fit(x)
@@ -59,6 +61,7 @@ def test_groups_with_tails_of_infinite_variance_are_not_one_cluster() -> None:
 
 
 @pytest.mark.parametrize("cost", [40.0, 70.0, 110.0, 400.0])
+@pytest.mark.short_form("40.0", "110.0")
 def test_if_all_would_be_one_cluster_the_first_finer_cut_is_taken_down_to_the_plain_criterion(cost: float) -> None:
     """Found by lowering the penalty step by step, from three times the criterion to once."""
     rng = np.random.default_rng(8)
@@ -90,12 +93,12 @@ def test_tails_that_a_second_component_covers_join_their_cluster() -> None:
 def test_nine_neighbours_are_not_joined_because_a_tenth_is_far() -> None:
     """Normals four deviations apart overlap by .27; a gap to a far one says nothing about these."""
     rng = np.random.default_rng(3)
-    z = rng.integers(10, size=4_000)
-    x = 4.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(4_000, 2))
+    z = rng.integers(10, size=2_000)
+    x = 4.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(2_000, 2))
     x[z == 9] += 100.0
     model = StreamingDPMixture().fit(x)
     assert model.clusters().n_clusters == 10
-    near = 3.3 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(4_000, 2))
+    near = 3.3 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(2_000, 2))
     near[z == 9] += 100.0
     assert StreamingDPMixture().fit(near).clusters().rule == "penalty"
 

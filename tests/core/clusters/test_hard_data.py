@@ -34,6 +34,7 @@ def hard_data() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
 @pytest.mark.parametrize("name", hard_data())
+@pytest.mark.short_form("*-gaussian", "huge-*")
 def test_every_mixture_has_a_tree_and_clusters(name: str, family: str) -> None:
     model = StreamingDPMixture(family, refinement=None, warmup_points=200).fit(hard_data()[name])
     with warnings.catch_warnings():

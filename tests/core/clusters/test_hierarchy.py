@@ -57,6 +57,7 @@ def tree_of(linkage: Any, ids: Any, masses: Any, born_at: Any) -> Hierarchy:
 
 
 @pytest.mark.parametrize("family", KIND)
+@pytest.mark.short_form("[!d]*", "diagonal", "dirichlet")
 def test_every_family_has_a_tree(family: str) -> None:
     x = ROWS[KIND[family]](np.random.default_rng(1))
     model = StreamingDPMixture(family, refinement=None, warmup_points=100).fit(x)

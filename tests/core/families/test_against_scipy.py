@@ -193,6 +193,7 @@ def z_score(samples: np.ndarray, exact: np.ndarray | float) -> float:
 
 
 @every_family
+@pytest.mark.short_form("gaussian-f-2", "diagonal-f-5", "known_covariance-s-1", "known_covariance-f-2")
 def test_expected_log_likelihood_by_monte_carlo(family: AnyFamily, d: int) -> None:
     stats, x, _ = some_posterior(family, d)
     params = family.posterior(stats)
@@ -202,6 +203,7 @@ def test_expected_log_likelihood_by_monte_carlo(family: AnyFamily, d: int) -> No
 
 
 @every_family
+@pytest.mark.short_form("gaussian-f-2", "diagonal-f-5", "known_covariance-s-1", "known_covariance-f-2")
 def test_kl_by_monte_carlo(family: AnyFamily, d: int) -> None:
     log_prior = REFERENCES[family.name].log_prior
     params = family.posterior(some_posterior(family, d)[0])
@@ -288,6 +290,7 @@ def test_wishart_and_gamma_families_agree_in_one_dimension() -> None:
 
 
 @pytest.mark.parametrize("index", range(4), ids=["gaussian", "diagonal", "spherical", "full"])
+@pytest.mark.short_form("diagonal", "spherical", "full")
 def test_log_marginal_by_quadrature_over_the_parameter(index: int) -> None:
     """D = 1: prior times likelihood summed over a grid of means (and of log variances), in SciPy's densities."""
     family: Any = families(1)[index]

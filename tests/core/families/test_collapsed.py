@@ -39,6 +39,7 @@ def exact_mean(family, x, resp):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", ["multinomial", "bernoulli", "poisson"])
+@pytest.mark.short_form("multinomial-0", "poisson-1", "bernoulli-2")
 def test_it_is_nearer_to_the_mean_over_all_assignments_and_hardly_above_it(name, seed):
     rng = np.random.default_rng(seed)
     family, x = few_counts(name, rng)

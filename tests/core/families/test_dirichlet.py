@@ -62,6 +62,7 @@ class Quadrature:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=["two", "two, narrow", "three", "two, wide"])
+@pytest.mark.short_form("two", "two, narrow")
 def test_evidence_joins_and_predictions_by_quadrature(family):
     rng, d = np.random.default_rng(3), family.n_features
     exact = Quadrature(family)

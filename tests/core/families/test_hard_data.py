@@ -178,6 +178,7 @@ def peak_bytes(call: Callable[[], Any]) -> int:
     [NormalInverseGamma.weak(64), KnownCovariance.weak(64), NormalInverseWishart.weak(64)],
     ids=lambda f: f.name,
 )
+@pytest.mark.short_form("known_covariance-*", "gaussian-log_predictive", "diagonal-expected_log_likelihood")
 def test_temporaries_are_bounded(family: AnyFamily, question: str) -> None:
     """20,000 points, 50 components, 64 features: all differences at once would be 512 MB."""
     x = np.random.default_rng(0).standard_normal((20_000, 64))

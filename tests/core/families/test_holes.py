@@ -75,6 +75,7 @@ def test_without_holes_the_marginal_is_the_predictive(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.short_form("diagonal", "shared")
 def test_the_marginal_is_the_integral_of_the_predictive(name: str) -> None:
     prior, params = PRIORS[name], params_of(name)
     for x in holed(name):
@@ -206,6 +207,7 @@ def test_what_a_point_says_nothing_of_stays_where_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.short_form("gaussian", "categorical", "poisson", "diagonal", "bernoulli")
 def test_draws_keep_what_was_observed_and_have_the_expected_statistics(name: str) -> None:
     prior, params = PRIORS[name], params_of(name)
     one = type(params)(*(field[1:2] for field in params))

@@ -322,6 +322,7 @@ def test_stream_asks_for_a_refinement_and_for_directions_when_its_subspace_lags_
 
 
 @pytest.mark.parametrize("settings", [{}, {"window": 800}, {"partitions": 2}])
+@pytest.mark.short_form("settings1")
 def test_stream_whose_directions_grow_has_the_same_bits_wherever_it_is_cut_and_after_a_restart(
     settings: dict[str, int],
 ) -> None:

@@ -179,7 +179,7 @@ def test_components_of_many_concentrations_are_told_apart():
     ones fall apart."""
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, 31)
-    z = rng.choice(30, size=5_000, p=share / share.sum())
+    z = rng.choice(30, size=3_000, p=share / share.sum())
     m, k = unit(rng, 30, 32), 150.0 * np.exp(0.5 * rng.standard_normal(30))
     x = np.empty((len(z), 32))
     for j in range(30):

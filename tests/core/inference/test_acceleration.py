@@ -49,6 +49,7 @@ def test_no_sweep_gains_more_than_a_state_at_rest_is_said_to(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("bernoulli", "gaussian", "spherical", "diagonal")
 def test_a_state_that_has_settled_is_at_rest_and_is_left_as_it_is(name: str) -> None:
     data, model, state = start_of(name)
     for _ in range(500):
@@ -61,6 +62,7 @@ def test_a_state_that_has_settled_is_at_rest_and_is_left_as_it_is(name: str) -> 
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("bernoulli", "gaussian", "spherical", "diagonal")
 def test_settling_ends_where_many_plain_sweeps_do(name: str) -> None:
     data, model, state = start_of(name)
     found = converge(data, model, state, 1e-8, 400)
@@ -141,6 +143,7 @@ def test_an_over_relaxed_step_leaves_a_tenth_of_the_mass_of_a_component_that_die
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("spherical", "poisson")
 def test_every_sweep_that_is_kept_raises_the_bound_of_its_responsibilities(name: str) -> None:
     """The bound is worked out again, a point at a time, from the responsibilities of all that is kept."""
     data, model, state = start_of(name)

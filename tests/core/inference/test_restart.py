@@ -50,6 +50,7 @@ INVERSE_WISHART = NormalInverseWishart(np.zeros(D), 0.05, D + 2.0, np.eye(D))  #
 
 
 @pytest.mark.parametrize(("family", "n_found"), [(INVERSE_GAMMA, 2 * MANY), (INVERSE_WISHART, 3)])
+@pytest.mark.short_form("family0-140")
 def test_a_costly_search_from_one_component_is_for_components_with_fewer_points_than_parameters(
     family: AnyFamily, n_found: int
 ) -> None:
@@ -69,6 +70,7 @@ def overlapping(rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("n_start", [MANY, 4])
+@pytest.mark.short_form("4")
 def test_the_better_of_two_searches_is_found_though_the_other_is_not_finished(n_start: int) -> None:
     x = overlapping(np.random.default_rng(8))
     ends, passes = [], 0

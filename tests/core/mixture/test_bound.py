@@ -74,6 +74,7 @@ def test_hard_labels_give_the_joint_of_points_and_labels(
 
 
 @pytest.mark.parametrize("concentration", [0.4, 3.0])
+@pytest.mark.short_form("gaussian-3.0", "student-0.4", "diagonal-3.0", "known_covariance-0.4")
 def test_no_assignment_exceeds_the_evidence(
     family_name: str, concentration: float, make_prior: Callable[..., Any]
 ) -> None:

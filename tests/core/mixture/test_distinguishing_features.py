@@ -128,6 +128,7 @@ def test_contrasts_are_the_divergences_of_scipy() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.short_form("[!d]*", "diagonal", "dirichlet")
 def test_every_family_tells_something_of_two_far_groups(name: str) -> None:
     rng = np.random.default_rng(5)
     domain = FAMILIES[name].domain

@@ -77,7 +77,7 @@ def test_the_label_ceiling_and_the_log_gamma_ceiling_are_none_too_low() -> None:
             i, j = np.triu_indices(n, 1)
             exact = join_label_gain(mass, concentration, i, j)
             for a, b, gain in zip(i.tolist(), j.tolist(), exact.tolist(), strict=True):
-                assert _label_gain(masses, a, b) == pytest.approx(gain, rel=1e-9, abs=1e-8)
+                assert abs(_label_gain(masses, a, b) - gain) <= max(1e-9 * abs(gain), 1e-8)
                 assert _label_ceiling(masses, a, b) >= gain - 1e-9 * abs(gain)
     for x in 10.0 ** np.linspace(-4.0, 8.0, 200):
         exact, rounding = gammaln(x), 1e-12 * abs(gammaln(x))
@@ -162,6 +162,7 @@ def test_a_check_joins_the_same_with_the_screen_and_without(
 
 
 @pytest.mark.parametrize("half_life", [None, 700.0])
+@pytest.mark.short_form("gaussian-None", "known_covariance-700.0", "diagonal-None")
 def test_a_stream_is_the_same_with_the_screen_and_without(
     family_name: str, half_life: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_records_that_meet_again_are_counted_once() -> None:
 
 
 @pytest.mark.parametrize("budget", [400, 4_000, 40_000])
+@pytest.mark.short_form("400", "4000")
 def test_memory_is_bounded_and_what_is_remembered_is_right(budget: int) -> None:
     past = empty_lineage()
     for component in range(600):

@@ -74,6 +74,7 @@ def crowd(make_state: MakeState, family: str, d: int, k: int, *, spread: float, 
 
 @pytest.mark.parametrize(("d", "k"), [(2, 400), (16, 70), (40, 24)])
 @pytest.mark.parametrize("spread", [0.5, 6.0])
+@pytest.mark.short_form("*-40-24", "gaussian-6.0-2-400", "known_covariance-0.5-2-400")
 def test_a_point_is_told_the_same_to_the_bit_whatever_stands_beside_it(
     family_name: str, d: int, k: int, spread: float, make_state: MakeState
 ) -> None:

@@ -205,6 +205,7 @@ def test_bad_points_are_refused_at_the_door(make_state: MakeState) -> None:
     assert snapshot.predict(np.zeros((0, 2))).resp.shape == (0, 1)
 
 
+@pytest.mark.short_form("kernel-known_covariance", "kernel-diagonal", "numpy-gaussian")
 def test_two_thousand_components(family_name: str, make_state: MakeState, make_prior: Callable[..., Any]) -> None:
     rng = np.random.default_rng(0)
     centres = rng.uniform(-500, 500, size=(2000, 3))

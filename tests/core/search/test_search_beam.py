@@ -32,6 +32,7 @@ def suffix_of(family: Any, x: Any, score: str) -> np.ndarray:
 
 @pytest.mark.parametrize("score", ["inadmissible", "trivial"])
 @pytest.mark.parametrize("beam", [1, 3, 10])
+@pytest.mark.short_form("*-3-trivial", "gaussian-*", "bernoulli-*")
 def test_kernel_and_plain_search_are_one(prior_name: str, score: str, beam: int, searches: SimpleNamespace) -> None:
     """The same partition after as many hypotheses: arrays grow on the way, rows are shared and given back."""
     family = searches.priors[prior_name]

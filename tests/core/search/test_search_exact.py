@@ -30,6 +30,14 @@ from shoal.search.objective import best_completion, log_rising, suffix_sums
 
 @pytest.mark.parametrize("score", ["admissible", "trivial"])
 @pytest.mark.parametrize("seeds", [3, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.short_form(
+    "gaussian-*",
+    "poisson-*",
+    "bernoulli-*",
+    "multinomial-3-admissible",
+    "diagonal-3-admissible",
+    "subspace-3-admissible",
+)
 def test_admissible_scores_find_the_most_probable_partition(
     prior_name: str, score: Any, seeds: int, searches: SimpleNamespace
 ) -> None:
@@ -60,6 +68,7 @@ def test_every_conjugate_family_is_among_them(searches: SimpleNamespace) -> None
     }
 
 
+@pytest.mark.short_form("gaussian", "poisson", "bernoulli", "categorical", "tight", "subspace")
 def test_best_partition_is_not_exceeded_with_a_beam(prior_name: str, searches: SimpleNamespace) -> None:
     """Nor by a score that is no bound, nor does it fall short by much on so few points."""
     family = searches.priors[prior_name]
@@ -76,6 +85,7 @@ def test_best_partition_is_not_exceeded_with_a_beam(prior_name: str, searches: S
 # The caps
 
 
+@pytest.mark.short_form("gaussian", "poisson", "bernoulli", "diagonal", "spherical", "tight", "subspace")
 def test_caps_hold_against_points_chosen_to_break_them(prior_name: str, searches: SimpleNamespace) -> None:
     """log p(x_n | S and R) <= cap for further points R: copies of x_n, points that cancel S, far ones, draws."""
     family, rng = searches.priors[prior_name], np.random.default_rng(5)

@@ -108,6 +108,7 @@ def test_exact_value_of_many_points_keeps_its_digits(model: type[Labels]) -> Non
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("alpha", [0.3, 4.0])
 @pytest.mark.parametrize("t", [1, 2, 4])
+@pytest.mark.short_form("4-4.0-Sticks", "4-0.3-Symmetric", "[12]-*")
 def test_exact_sweep_against_all_label_vectors(model: type[Labels], alpha: float, t: int) -> None:
     n = 5
     rng = np.random.default_rng(8)

@@ -78,6 +78,7 @@ def test_few_points_of_far_groups_are_not_one_component():
 
 
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.short_form("gaussian", "bernoulli", "poisson", "diagonal")
 def test_fully_expanded_it_is_vdp(name):
     """The paper's rule draws the same candidates in both, and nothing else is random."""
     family, _ = EVERY[name]
@@ -118,6 +119,7 @@ def test_a_round_on_single_leaves_is_a_round_on_points(name):
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.short_form("*-0.3")
 def test_at_every_expansion_the_bound_stays_below_the_evidence(name, alpha):
     family, x = EVERY[name]
     exact = log_evidence(family, x[:6], 1.0, alpha)
@@ -161,6 +163,7 @@ def test_opening_nodes_at_the_same_parameters_raises_the_bound_by_what_was_foret
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("diagonal")
 def test_the_result_is_consistent(name):
     """Statistics by nodes are those of the points, and the bound is the closed form of the tied responsibilities."""
     family = FAMILIES[name]
@@ -182,14 +185,15 @@ def test_the_result_is_consistent(name):
 
 def test_nine_of_nine_on_a_grid():
     family = type(FAMILIES["gaussian"])([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
-    x, _ = grid_points(6_000, 0)
+    x, _ = grid_points(3_000, 0)
     fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
     points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
-    assert np.sum(fit.stats[0] > 300) >= 9
+    assert np.sum(fit.stats[0] > 150) >= 9
     assert 1.0 <= fit.elbo / points.elbo < 1.05
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("spherical")
 def test_rounds_on_points_raise_the_bound_to_one_of_untied_responsibilities(name):
     family = FAMILIES[name]
     x, _ = grid_points(600, 2)

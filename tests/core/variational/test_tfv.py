@@ -50,7 +50,7 @@ def test_points_beyond_sit_as_in_the_restaurant() -> None:
 
     Chi-squared over the 52 partitions, cells below five joined; false alarm 1e-4.
     """
-    x, runs = groups(5, seed=3)[0] * 0.2, 1000
+    x, runs = groups(5, seed=3)[0] * 0.2, 500
     every = partitions(5)
     place = {tuple(labels): row for row, labels in enumerate(every)}
     law = np.empty(len(every))
@@ -123,6 +123,7 @@ def test_bound_is_below_the_evidence_and_exact_for_one_hot() -> None:
 
 
 @pytest.mark.parametrize("family", [PRIOR, NormalInverseWishart([4.5, 4.5], 0.05, 4.0, np.eye(2))])
+@pytest.mark.short_form("family0")
 def test_groups_that_are_there_are_found_whatever_their_number(family: Any) -> None:
     """Most seeds end with all four; one pass of a stochastic gradient may leave one split or joined."""
     x, z = groups(2000)

@@ -38,6 +38,7 @@ def test_the_enumerated_prior_sums_to_one(method: str, truncation: int, alpha: f
 
 @pytest.mark.parametrize("alpha", [pytest.param(1.0, marks=pytest.mark.slow), 0.3, 4.0])
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.short_form("gaussian-*", "diagonal-*", "known_covariance-0.3", "spherical-0.3", "bernoulli-0.3")
 def test_no_bound_exceeds_the_evidence_of_its_own_model(name: str, alpha: float) -> None:
     family, x = EVERY[name]
     for truncation, seeds in ((1, 1), (3, 2)):  # one label leaves nothing to a seed

@@ -20,6 +20,7 @@ POINTS = np.random.default_rng(6).normal(size=(60, 2)) + 4.0 * np.random.default
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("method", BOUNDS)
+@pytest.mark.short_form("*-gaussian-1.0", "*-diagonal-0.3")
 def test_no_round_lowers_a_bound(method: str, name: str, alpha: float) -> None:
     x = POINTS[:30]
     fit = BOUNDS[method](

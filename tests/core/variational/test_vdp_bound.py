@@ -29,6 +29,7 @@ def test_the_evidence_used_here_is_the_chinese_restaurants_for_beta_1_alpha():
 
 @pytest.mark.parametrize("sticks", STICKS)
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.short_form("gaussian-*", "diagonal-sticks3", "*-sticks1")
 def test_the_bound_never_exceeds_the_evidence(name, sticks):
     family, x = EVERY[name]
     exact = log_evidence(family, x[:6], *sticks)
@@ -192,6 +193,7 @@ def test_the_history_rises_and_ends_at_the_bound():
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.short_form("diagonal", "gaussian")
 def test_the_predictive_density_integrates_to_one(name):
     one = {
         "gaussian": type(FAMILIES["gaussian"])([0.0], 0.5, 2.0, [[1.0]]),

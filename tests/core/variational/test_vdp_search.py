@@ -21,6 +21,7 @@ from .vdp_cases import FAMILIES, X2, grid_points
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("moves", ["paper", "default"])
+@pytest.mark.short_form("paper-0", "default-1")
 def test_nine_of_nine_on_a_grid(seed, moves):
     x, z = grid_points(5_000, seed)
     family = NormalInverseWishart([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
@@ -35,6 +36,7 @@ def test_nine_of_nine_on_a_grid(seed, moves):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("n", [30, 200, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.short_form("30-*", "200-diagonal")
 def test_the_default_never_ends_below_the_papers_rule(name, n):
     family = FAMILIES[name]
     for seed in range(2):
@@ -50,6 +52,7 @@ def test_the_default_never_ends_below_the_papers_rule(name, n):
     "name",
     [name if name in ("gaussian", "spherical") else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
 )
+@pytest.mark.short_form("gaussian")
 def test_of_many_points_the_search_starts_on_a_tree(name, monkeypatch):
     family = FAMILIES[name]
     x, _ = grid_points(2_500, 3)
@@ -80,6 +83,7 @@ def short_documents(n, seed):
 
 
 @pytest.mark.parametrize("name", ["multinomial", "bernoulli", "poisson"])
+@pytest.mark.short_form("poisson", "bernoulli")
 def test_of_many_sparse_rows_too(name, monkeypatch):
     rows = short_documents(2_100, 1)
     rows = np.minimum(rows, 1.0) if name == "bernoulli" else rows
@@ -188,7 +192,7 @@ def test_the_stopping_rule_counts_nats_a_point():
 
 
 def test_far_away_data_give_the_same_fit():
-    x, _ = grid_points(500, 0)
+    x, _ = grid_points(300, 0)
     near = NormalInverseWishart([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
     far = NormalInverseWishart([4.0 + 1e7, 4.0 - 1e7], 0.01, 4.0, 4.0 * np.eye(2))
     shift = np.array([1e7, -1e7])
@@ -226,7 +230,7 @@ def test_progress_is_told_and_rounds_are_limited():
 
 
 def test_the_same_generator_gives_the_same_fit():
-    x, _ = grid_points(500, 0)
+    x, _ = grid_points(250, 0)
     a, b = (fit_vdp(FAMILIES["diagonal"], x, concentration=1.0, rng=np.random.default_rng(5)) for _ in range(2))
     np.testing.assert_array_equal(a.resp, b.resp)
     assert a.elbo == b.elbo
