@@ -88,13 +88,15 @@ SAMPLERS = {
     "multinomial-gibbs", "poisson-blocked-gibbs", "bernoulli-split-merge", "negative_binomial-sequential"
 )
 def test_samples_are_of_the_exact_posterior(samplers, remember_blocks, family, sampler):
-    check_samples(family, sampler, samplers.partitions(5), 1_000, remember_blocks)
+    check_samples(family, sampler, samplers.partitions(5), 1_500, remember_blocks)
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "split-merge", "sequential"])
-@pytest.mark.short_form("gibbs", "split-merge")
-def test_samples_of_a_family_without_kernels_too(samplers, remember_blocks, sampler, without_kernels):
-    check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), 250, remember_blocks)
+@pytest.mark.parametrize(
+    ("sampler", "n"), [("gibbs", 500), ("split-merge", 250), ("split-merge", 500), ("sequential", 500)]
+)
+@pytest.mark.short_form("gibbs-500", "split-merge-250")
+def test_samples_of_a_family_without_kernels_too(samplers, remember_blocks, sampler, n, without_kernels):
+    check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), n, remember_blocks)
 
 
 def check_samples(family, sampler, partitions, n, remember_blocks):
