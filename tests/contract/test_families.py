@@ -284,9 +284,12 @@ def test_evidence_of_two_points_integrates_to_one(s: Setup) -> None:
         assert_allclose(total, 1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [8_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_moments_of_the_predictive_are_those_of_samples(s: Setup, n: int) -> None:
-    """Each of 2 x 5 to 30 z-scores of n samples within 5.5: a false alarm in 4e-8 of them, 3e-5 over all cases."""
+    """Each of 2 x 5 to 30 z-scores of n samples within 5.5: a false alarm in 4e-8 of them, 3e-5 over all cases.
+
+    Of 8,000 samples of a normal law, a variance that is 10 % wrong has a z-score of 6.
+    """
     many = take(s.family.posterior(s.family.scale(s.stats, 10.0)), np.repeat([1], n))
     draws = s.family.sample_points(s.family.sample_parameters(many, s.rng), 1, s.rng)[:, 0, :]
     centre = s.family.predictive_mean(many)[0]
