@@ -106,7 +106,7 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
     hierarchy_ : Hierarchy
         Ward's tree over the components with points, as that of `StreamingDPMixture`. `clusters` cuts it.
     feature_names_in_ : (D,) array of str
-        Names of the columns, where `fit` was given a data frame.
+        Names of the columns, where `fit` was given a data frame or files with names of columns.
     elbo_, elbo_history_ : float, (rounds + 1,)
         Lower bound on the log evidence in nats, every constant included, at the end and after each round: on that of
         the Dirichlet process for vdp, fast-vdp and tfv, on that of its own truncated model for the others. With tfv it
@@ -223,7 +223,6 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             generator_of(self.random_state),
             self.callback,
         )
-        self._column_names = feature_names_of(self)
         self._publish(self._fitted)
         return self
 
@@ -244,7 +243,9 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         )
         self.n_features_in_ = dataset.n_features
         self.__dict__.pop("feature_names_in_", None)
-        self._column_names = dataset.names
+        if dataset.names is not None:
+            self.feature_names_in_ = np.array(dataset.names, dtype=object)
+        self._level_names = {}
         self._publish(self._fitted)
         return self
 
@@ -255,7 +256,8 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         `log_density`, as from `score_samples`, in the order of the rows. Returns the names of the files within the
         folder. Raises InputError, ShapeError.
         """
-        fitted, dataset = self._of_fit(), open_dataset_like(X, self._column_names)
+        fitted, names = self._of_fit(), getattr(self, "feature_names_in_", None)
+        dataset = open_dataset_like(X, names)
         if dataset.n_features != self.n_features_in_:
             raise ShapeError(
                 f"the data set has {dataset.n_features} features, the fit {self.n_features_in_}; give others"

@@ -34,6 +34,18 @@ MOST_ROWS = 1_000
 """Most rows, drawn at random, for an automatic prior; as in a stream."""
 
 
+def check_family_exists(family: Any) -> None:
+    """Raise SettingError for what is neither the name of a family nor a prior of one."""
+    if family_exists(family if isinstance(family, str) else getattr(type(family), "name", None)):
+        return
+    if isinstance(family, str):
+        raise SettingError(
+            f"family is {family!r}; {did_you_mean(family, FAMILIES)}choose one of {', '.join(FAMILIES)}, or give a "
+            "prior object"
+        )
+    raise SettingError(f"family is {family!r}; give one of {', '.join(FAMILIES)}, or a prior from shoal.families")
+
+
 def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Generator) -> PlacedPrior:
     """The prior for points x (N, D), N >= 1.
 
@@ -44,18 +56,12 @@ def place_prior(family: Any, x: Points, concentration: float, rng: np.random.Gen
     between methods and truncations under one random_state, and optimistic beside that of a prior chosen without the
     data. Raises SettingError.
     """
+    check_family_exists(family)
     if isinstance(family, str):
-        if not family_exists(family):
-            raise SettingError(
-                f"family is {family!r}; {did_you_mean(family, FAMILIES)}choose one of {', '.join(FAMILIES)}, or give a "
-                "prior object"
-            )
         rows = x[rng.permutation(len(x))[:MOST_ROWS]]
         settings = StreamSettings(family=family, n_features=x.shape[1], concentration=concentration)
         chosen = choose_prior(rows, settings)
         return PlacedPrior(chosen.location, chosen.scale, chosen.prior, learned=True)
-    if not family_exists(getattr(type(family), "name", None)):
-        raise SettingError(f"family is {family!r}; give one of {', '.join(FAMILIES)}, or a prior from shoal.families")
     d = x.shape[1]
     if family.n_features != d:
         raise SettingError(

@@ -6,7 +6,7 @@ import numpy as np
 
 from shoal.errors import SettingError
 from shoal.estimators.batch_engines import check_family
-from shoal.estimators.batch_fit import FittedBatch, place_prior, presented
+from shoal.estimators.batch_fit import FittedBatch, check_family_exists, place_prior, presented
 from shoal.inference import stick_prior
 from shoal.mixture import Progress, ProgressCallback, predictor_of
 from shoal.offline import (
@@ -53,6 +53,7 @@ def fit_batch_dataset(
 
     The automatic prior follows from 1,000 rows of a sample.
     """
+    check_family_exists(family)
     check_family("fast-vdp", family)
     name = family if isinstance(family, str) else type(family).name
     with executor.started() as pool:

@@ -48,7 +48,7 @@ def open_dataset_like(source: Any, names: Sequence[str] | None) -> Dataset:
     """
     is_open = isinstance(source, Dataset) or _is_arrow(source)
     without_names = not is_open and _files_of(source)[1] == _NPY
-    found = open_dataset(source, None if without_names else names)
+    found = open_dataset(source, None if without_names or names is None else list(names))
     if names is not None and found.names not in (None, tuple(names)):
         raise ShapeError(
             f"the data set has the columns {', '.join(found.names)}, the fit {', '.join(names)}; open those"

@@ -131,15 +131,28 @@ def test_predictions_read_the_columns_of_the_fit_by_name(tmp_path: Path) -> None
         for source in ("new.parquet", "plain.npy"):
             (name,) = model.write_predictions(tmp_path / source, tmp_path / "out")
             densities = parquet.read_table(tmp_path / "out" / name)["log_density"]
-            expected = model.score_samples(
-                pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}) if hasattr(model, "labels_") else x
-            )
+            expected = model.score_samples(pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}))
             np.testing.assert_allclose(densities, expected, rtol=1e-12)
     with pytest.raises(ShapeError, match="the columns b, a, the fit a, b"):
         model.write_predictions(open_dataset(tmp_path / "new.parquet", ["b", "a"]), tmp_path / "out")
     parquet.write_table(pa.table({"c": x[:, 0], "b": x[:, 1]}), tmp_path / "other.parquet")
     with pytest.raises(SettingError, match="no column 'a'"):
         model.write_predictions(tmp_path / "other.parquet", tmp_path / "out")
+
+
+def test_names_of_columns_are_those_of_the_features(tmp_path: Path) -> None:
+    """As of a data frame: families by column, and predictions of frames and files."""
+    x = grid(600, seed=3)
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1].round().clip(0)})
+    frame.to_parquet(tmp_path / "x.parquet")
+    model = DPMixture({"a": "gaussian", "b": "poisson"}, random_state=0).fit(tmp_path / "x.parquet")
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    model.write_predictions(tmp_path / "x.parquet", tmp_path / "out")
+    np.testing.assert_array_equal(parquet.read_table(tmp_path / "out" / "x.parquet")["label"], model.predict(frame))
+    np.save(tmp_path / "x.npy", x)
+    model.set_params(family="gaussian").fit(tmp_path / "x.npy")
+    assert not hasattr(model, "feature_names_in_")
+    model.predict(x)
 
 
 def test_rows_that_are_no_points_get_no_labels(tmp_path: Path) -> None:
@@ -238,6 +251,8 @@ def test_what_a_data_set_is_not_fitted_by_is_said(tmp_path: Path) -> None:
         ({"method": "gibbs"}, "'gibbs' needs all points in memory; .* vdp or fast-vdp"),
         ({"n_init": 2}, "n_init is 2"),
         ({"family": "student"}, "student"),
+        ({"family": "gausian"}, "family is 'gausian'; .*'gaussian'"),
+        ({"family": 3}, "family is 3"),
         ({"executor": "threads"}, "executor is 'threads'; choose 'in-process', 'processes' or 'ray'"),
         ({"n_jobs": 2}, "give executor='processes'"),
         ({"executor": "processes", "n_jobs": 0}, "number of workers is 0"),
