@@ -79,8 +79,8 @@ def open_arrow(source: Any, columns: Sequence[str] | None) -> Dataset:
         listed = names[lists.index(True)]
         raise SettingError(f"column {listed!r} holds lists, beside other columns; choose it alone, or leave it out")
     files, width = [], 0 if any(lists) else len(names)
-    for fragment in _fragments(source):
-        path = getattr(fragment, "path", None) or str(fragment)
+    for place, fragment in enumerate(_fragments(source)):
+        path = getattr(fragment, "path", None) or f"rows-{place}"  # rows in memory have none
         with _named_in_errors(arrow, path):
             if not fragment.count_rows():
                 files.append(File(path, path, ()))

@@ -38,7 +38,7 @@ def open_dataset(source: Any, columns: Sequence[str] | None = None) -> Dataset:
     found = open_arrow(source, columns) if _is_arrow(source) else _dataset_of_files(source, columns)
     if found.n_rows == 0:
         raise NoPointsError(f"{source} has no rows; give files that have some")
-    return found
+    return _named(found)
 
 
 def open_dataset_like(source: Any, names: Sequence[str] | None) -> Dataset:
@@ -59,10 +59,10 @@ def open_dataset_like(source: Any, names: Sequence[str] | None) -> Dataset:
 def _dataset_of_files(source: Any, columns: Sequence[str] | None) -> Dataset:
     paths, kind = _files_of(source)
     if kind != _NPY:
-        return _named(open_arrow_files(paths, kind, columns))
+        return open_arrow_files(paths, kind, columns)
     if columns is not None:
         raise SettingError(f"columns are chosen by name, {', '.join(columns)}, but npy files have no names")
-    return _named(open_npy(paths))
+    return open_npy(paths)
 
 
 def _files_of(source: Any) -> tuple[list[str], str]:

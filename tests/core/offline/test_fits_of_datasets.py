@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as arrow
 import pyarrow.parquet as parquet
 import pytest
 from scipy.special import digamma, softmax
@@ -165,6 +166,23 @@ def test_rows_that_are_no_points_get_no_labels(tmp_path: Path) -> None:
         model.write_predictions(tmp_path, tmp_path / "out")
     assert error.value.row == 5
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00.parquet"]
+
+
+def test_labels_of_a_pyarrow_data_set_are_written_into_the_folder(tmp_path: Path) -> None:
+    x = grid(300)
+    table = pa.table({"a": x[:, 0], "b": x[:, 1]})
+    for name in ("in/k=1/x.parquet", "in/k=2/x.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        parquet.write_table(table, tmp_path / name)
+    before = (tmp_path / "in/k=1/x.parquet").read_bytes()
+    model = fitted(tmp_path / "in")
+    files = arrow.dataset(tmp_path / "in")
+    assert model.write_predictions(files, tmp_path / "out") == ["k=1/x.parquet", "k=2/x.parquet"]
+    in_memory = arrow.dataset([table, table])
+    assert model.write_predictions(in_memory, tmp_path / "out") == ["rows-0.parquet", "rows-1.parquet"]
+    assert (tmp_path / "in/k=1/x.parquet").read_bytes() == before
+    labels = parquet.read_table(tmp_path / "out/k=2/x.parquet")["label"]
+    assert parquet.read_table(tmp_path / "out/rows-1.parquet")["label"].equals(labels)
 
 
 def test_predictions_never_replace_the_rows(tmp_path: Path) -> None:
