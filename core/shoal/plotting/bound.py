@@ -135,7 +135,8 @@ class BoundDisplay:
         self.marks_ = [
             self.ax_.axvline(int(at), color=inks.faint, linewidth=0.8, alpha=0.7, zorder=0) for at in self.marks
         ]
-        (self.line_,) = self.ax_.plot(self.at, self.value, color=colour, linewidth=1.5)
+        alone = "o" if len(self.value) == 1 else ""  # a line needs two
+        (self.line_,) = self.ax_.plot(self.at, self.value, color=colour, linewidth=1.5, marker=alone)
         self.rises_: Any = None
         if len(self.rises):
             (self.rises_,) = self.ax_.plot(

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from scipy.cluster.hierarchy import dendrogram
 
 from shoal import DPMixture, NoPointsError, SettingError, StreamingDPMixture
@@ -171,3 +171,11 @@ def test_what_has_no_course_is_refused(stream: StreamingDPMixture, batch: DPMixt
         BoundDisplay.from_stream(batch, points)
     with pytest.raises(NoPointsError, match="19 points give no running score"):
         BoundDisplay.from_stream(stream, points[:19])
+
+
+def test_a_course_of_one_value_can_be_seen() -> None:
+    shown = BoundDisplay(np.array([20]), np.array([-3.0])).plot()
+    shown.figure_.canvas.draw()
+    drawn = np.asarray(shown.figure_.canvas.buffer_rgba())  # type: ignore[attr-defined]
+    colour = np.round(255 * np.array(to_rgb(colour_of(0)))).astype(int)
+    assert (np.abs(drawn[..., :3].astype(int) - colour).max(axis=-1) <= 2).sum() > 10
