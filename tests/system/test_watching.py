@@ -233,3 +233,9 @@ def test_every_query_goes_to_the_source_that_is_provisioned() -> None:
     assert len(asked) > 60
     for one in asked:
         assert one["datasource"] == {"type": source["type"], "uid": "${" + choice["name"] + "}"}
+
+
+def test_a_variable_has_a_whole_choice_or_none() -> None:
+    variables = json.loads(DASHBOARD.read_text())["templating"]["list"]
+    chosen = [one["current"] for one in variables if "current" in one]
+    assert [set(one) for one in chosen] == [{"text", "value"}]  # Grafana's schema asks for both
