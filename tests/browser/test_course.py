@@ -105,6 +105,28 @@ def test_the_events_are_told_in_words_and_open_a_component(visit: Callable[..., 
     page.get_by_role("complementary").get_by_text("Born at").wait_for()
 
 
+def test_events_of_clusters_are_told_as_such(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/")
+    page.locator("h1").wait_for()
+    happened = {
+        "cluster 6 appeared": ("cluster-born", [], [6]),
+        "cluster 0 disappeared": ("cluster-gone", [0], []),
+        "cluster 8 was merged into 7": ("cluster-merged", [7, 8], [7]),
+        "cluster 7 split: 9 came of it": ("cluster-split", [7], [7, 9]),
+        "clusters 1, 2 became 3, 4": ("cluster-regrouped", [1, 2], [3, 4]),
+        "component 2 split: 3 came of it": ("split", [2], [2, 3]),
+    }
+    events = [{"kind": kind, "parents": parents, "children": made} for kind, parents, made in happened.values()]
+    words = page.evaluate(
+        """async (events) => {
+            const { eventWords } = await import("/static/dashboard/lives.js");
+            return events.map(eventWords);
+        }""",
+        events,
+    )
+    assert words == list(happened)
+
+
 def test_a_click_on_a_line_opens_its_component(visit: Callable[..., Visit]) -> None:
     page = visit().open("/s/gauge/life")
     page.locator(".tools .count", has_text="alive").wait_for()

@@ -2,7 +2,7 @@
 
 import { fill, h, say } from "./dom.js";
 import { counted, whole } from "./format.js";
-import { eventWords } from "./lives.js";
+import { eventWords, isOfClusters } from "./lives.js";
 
 const SHOWN = 200;
 
@@ -28,7 +28,7 @@ export function eventsTable(live, select) {
     fill(body, ...live.events.slice(-SHOWN).reverse().map((event) => h("tr", {},
       h("td", { class: "number" }, whole(event.points_seen)),
       h("td", {}, eventWords(event)),
-      h("td", { class: "ids" }, ...[...new Set([...event.parents, ...event.children])].slice(0, 8).map((id) =>
+      h("td", { class: "ids" }, ...[...new Set(isOfClusters(event) ? [] : [...event.parents, ...event.children])].slice(0, 8).map((id) =>
         h("button", { class: "link", "aria-label": `component ${id}`, on: { click: () => select(id) } }, String(id)))))));
   }
   return { element, update };

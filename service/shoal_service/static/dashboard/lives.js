@@ -25,7 +25,7 @@ export function livesOf(events, today, now) {
   for (const event of events) {
     const at = event.points_seen ?? 0;
     if (MARKS.has(event.kind)) found.marks.push({ at, kind: event.kind });
-    if (event.kind.startsWith("cluster-")) continue; // its ids are of clusters
+    if (isOfClusters(event)) continue;
     if (event.parents.length + event.children.length > 0) happen(found, event, at, born, begins);
   }
   for (const [id, at] of born) {
@@ -124,6 +124,14 @@ function layOut(found) {
 }
 
 /**
+ * Whether the ids of an event are those of clusters, and not of components.
+ * @param {import("./feed.js").FeedEvent} event
+ */
+export function isOfClusters(event) {
+  return event.kind.startsWith("cluster-");
+}
+
+/**
  * What an event tells, in words.
  * @param {import("./feed.js").FeedEvent} event
  */
@@ -143,8 +151,11 @@ export function eventWords(event) {
   if (event.kind === "capacity") return "no further component can be born: the stream is at its limit";
   if (event.kind === "restored") return "a snapshot was restored";
   if (event.kind === "gap") return "earlier events are no longer known";
-  if (made.length > 0 && lost.length === 0) return `component ${list(event.parents)} split: ${list(made)} came of it${by}`;
-  if (lost.length > 0 && made.length === 0) return `component ${list(lost)} was merged into ${list(event.children)}${by}`;
-  if (lost.length + made.length > 0) return `components ${list(event.parents)} became ${list(event.children)}${by}`;
+  const what = isOfClusters(event) ? "cluster" : "component";
+  if (event.parents.length === 0 && made.length > 0) return `${what} ${list(made)} appeared`;
+  if (event.children.length === 0 && lost.length > 0) return `${what} ${list(lost)} disappeared`;
+  if (made.length > 0 && lost.length === 0) return `${what} ${list(event.parents)} split: ${list(made)} came of it${by}`;
+  if (lost.length > 0 && made.length === 0) return `${what} ${list(lost)} was merged into ${list(event.children)}${by}`;
+  if (lost.length + made.length > 0) return `${what}s ${list(event.parents)} became ${list(event.children)}${by}`;
   return event.reason ?? event.kind.replaceAll("-", " ");
 }
