@@ -204,10 +204,27 @@ def _prepare(program: list[str]) -> None:
     for name in named:
         with contextlib.suppress(ImportError):  # the program says so itself
             importlib.import_module(name)
+    if "shoal_service.app" in sys.modules:
+        _make_routes()
     if len(sys.modules) != before:
         gc.collect()
         gc.freeze()
     assert threading.active_count() == 1, "a fork has none of the threads"
+
+
+@cache
+def _make_routes() -> None:
+    """Make the routes that all applications share, and what the first kernel looks up in Numba."""
+    from numba.core.registry import cpu_target
+
+    import shoal_service.app
+    from shoal_service.settings import Settings
+
+    store = shoal_service.app.open_store(Settings(store="memory"))
+    shoal_service.app.create_app(Settings(store="memory"), store=store)
+    store.close()
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 def _fork_orphan() -> int:
