@@ -270,7 +270,8 @@ async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
 ) -> None:
     monkeypatch.setattr(supervisor, "SAVE_S", 3600.0)
     monkeypatch.setattr(supervisor, "TERM_S", PATIENCE_S)
-    async with start(**OPEN) as running:
+    settings = {"shutdown_s": PATIENCE_S, **OPEN}  # on a slow machine, too, the process ends before the service
+    async with start(**settings) as running:
         runner = running.service.runtime.source_runner
         await stream(running)
         await put(running, body_for(origin))
@@ -285,7 +286,7 @@ async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
         if change != "restart":
             await state_once(running, lambda state: (state["records"], state["points"]) == (7, 7))
     if change == "restart":
-        async with start(**OPEN) as running:
+        async with start(**settings) as running:
             await state_once(running, lambda state: (state["records"], state["points"]) == (7, 7))
 
 
