@@ -16,8 +16,8 @@ from shoal_service.cli.connectors import SourceAwayError
 from shoal_service.cli.connectors import exporter as exporter_module
 from shoal_service.cli.connectors.exporter import Exporter
 from shoal_service.cli.connectors.sinks import KafkaSink, ParquetSink, RedisSink, Row, Sink
-from shoal_service.cli.exits import CommandError
-from shoal_service.client import Client, StreamEvent
+from shoal_service.cli.exits import CommandError, ExitCode
+from shoal_service.client import Client, StreamEvent, UnreachableError
 from shoal_service.logs import make_log
 
 LOG = make_log("error")
@@ -172,6 +172,101 @@ def test_more_rows_than_the_queue_of_kafkas_library_has_room_for_are_all_sent(tm
         found |= {json.loads(message.value())["key"] for message in messages}
     consumer.close()
     cluster.close()
+
+
+class Away:
+    """A sink that never answers."""
+
+    def position(self) -> str | None:
+        raise SourceAwayError("connection refused")
+
+    def write(self, rows: Sequence[Row], position: str) -> None:
+        raise AssertionError("its position is not known")
+
+    def close(self) -> None:
+        pass
+
+
+def test_without_follow_a_sink_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried for ever, and a job in cron never ended."""
+    monkeypatch.setattr(exporter_module, "GIVE_UP_S", 0.0)
+    run = Exporter(Feed(), Away(), LOG, assignments=False, follow=False)  # type: ignore[arg-type]
+    with pytest.raises(CommandError, match=r"the sink does not answer .connection refused.; .*--follow") as caught:
+        run.run(Feed())  # type: ignore[arg-type]
+    assert caught.value.code is ExitCode.UNREACHABLE
+
+
+class RestartedServer(Feed):
+    """A server that is away before its fifth event, and whose stream is deleted behind the last one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began: list[str | None] = []
+
+    def events(self, after: str | None) -> Iterator[StreamEvent]:
+        self.began.append(after)
+        for event in super().events(after):
+            if event.id == IDS[4] and len(self.began) < 3:
+                raise UnreachableError("connection refused", retryable=True)
+            yield event
+
+
+def test_with_follow_the_server_may_restart_and_the_end_of_the_stream_ends_the_export(tmp_path: Path) -> None:
+    """The command ended three seconds after its server had, and never after its stream was deleted."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    feed = RestartedServer()
+    Exporter(feed, ParquetSink(tmp_path), LOG, assignments=False, follow=True).run(feed)  # type: ignore[arg-type]
+    assert feed.began == ["0", IDS[3], IDS[3]]
+    rows = [row for path in sorted(tmp_path.glob("*.parquet")) for row in parquet.read_table(path).to_pylist()]
+    assert [row["id"] for row in rows] == IDS
+
+
+@pytest.mark.redis
+def test_a_key_of_another_type_stops_the_export_before_its_position_moves(redis_server: RedisServer) -> None:
+    """The position was written all the same, so the events were skipped once the key was put right."""
+    with redis_server.client() as client:
+        client.set("planted", "text")
+        with pytest.raises(CommandError, match="WRONGTYPE"):
+            export(RedisSink(redis_server.url, "planted"), Feed())
+        assert client.get("planted:position") is None
+        client.delete("planted")
+        export(RedisSink(redis_server.url, "planted"), Feed())
+        assert [fields[b"id"].decode() for _, fields in client.xrange("planted")] == IDS
+
+
+@pytest.mark.redis
+def test_a_wrong_password_is_an_error_and_a_read_only_replica_is_waited_for(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "writer", "on", ">right", "~*", "+@all")
+        for user in ("writer:wrong@", "nobody:right@"):
+            with pytest.raises(CommandError, match="refused the password"):
+                RedisSink(redis_server.url.replace("//", f"//{user}"), "k").position()
+        assert RedisSink(redis_server.url.replace("//", "//writer:right@"), "k").position() is None
+        client.replicaof("127.0.0.1", 1)  # type: ignore[no-untyped-call]
+        try:
+            with pytest.raises(SourceAwayError, match="read only"):
+                RedisSink(redis_server.url, "k").write([Row(IDS[0], "born", {})], IDS[0])
+        finally:
+            client.replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+
+
+def test_a_parquet_file_of_another_program_does_not_restart_an_export(tmp_path: Path) -> None:
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    export(ParquetSink(tmp_path), Feed())
+    foreign = tmp_path / "20260101.parquet"
+    parquet.write_table(pa.table({"x": [1]}), foreign)
+    with pytest.raises(CommandError, match=r"20260101.parquet was not written by this command.*move the file away"):
+        ParquetSink(tmp_path).position()
+    foreign.unlink()
+    assert ParquetSink(tmp_path).position() == IDS[-1]
+
+
+def test_the_folder_of_a_state_file_must_exist(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    with pytest.raises(CommandError, match="nowhere is no folder"):
+        KafkaSink("127.0.0.1:1", "events", tmp_path / "nowhere" / "position", {})
 
 
 def test_events_of_a_real_stream_are_exported(

@@ -167,6 +167,9 @@ class RedisStreamReader:
                 self._connection = self._client.connection_pool.get_connection()
             self._connection.send_command(*words)
             return self._connection.read_response()
+        except redis.AuthenticationError as error:
+            self._disconnect()
+            raise CommandError(f"redis refused the password: {error}; give redis://user:password@host:port") from error
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             self._disconnect()
             raise SourceAwayError(f"redis: {error}") from error

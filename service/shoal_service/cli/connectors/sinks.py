@@ -45,9 +45,18 @@ class Sink(Protocol):
         """Release the sink."""
 
 
+_ADD = """
+for i = 2, #ARGV, 3 do
+    redis.call('XADD', KEYS[1], '*', 'id', ARGV[i], 'kind', ARGV[i + 1], 'data', ARGV[i + 2])
+end
+redis.call('SET', KEYS[2], ARGV[1])
+"""
+"""Rows, and then the position. An error ends a script, while a transaction would go on and write the position."""
+
+
 class RedisSink:
     """Redis stream with one entry for each row, fields `id`, `kind` and `data`. The position is the key `KEY:position`,
-    which is written in the same transaction.
+    which is written in the same step.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -66,11 +75,8 @@ class RedisSink:
 
     def write(self, rows: Sequence[Row], position: str) -> None:
         """See `Sink.write`."""
-        pipe = self._client.pipeline(transaction=True)
-        for row in rows:
-            pipe.xadd(self._key, {"id": row.id, "kind": row.kind, "data": row.json()})
-        pipe.set(f"{self._key}:position", position)
-        self._do(pipe.execute)
+        fields = [field for row in rows for field in (row.id, row.kind, row.json())]
+        self._do(lambda: self._client.eval(_ADD, 2, self._key, f"{self._key}:position", position, *fields))
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -79,7 +85,9 @@ class RedisSink:
     def _do(self, work: Any) -> Any:
         try:
             return work()
-        except (self._redis.ConnectionError, self._redis.TimeoutError) as error:
+        except self._redis.AuthenticationError as error:
+            raise CommandError(f"redis refused the password: {error}; give redis://user:password@host:port") from error
+        except (self._redis.ConnectionError, self._redis.TimeoutError, self._redis.exceptions.ReadOnlyError) as error:
             raise SourceAwayError(f"redis: {error}") from error
         except self._redis.RedisError as error:
             raise CommandError(f"redis refused the events: {error}") from error
@@ -94,6 +102,8 @@ class KafkaSink:
         from shoal_service.cli.connectors.kafka import load_kafka
 
         self._kafka, self._topic, self._state = load_kafka(), topic, state
+        if not state.parent.is_dir():
+            raise CommandError(f"{state.parent} is no folder; give a file of an existing folder as --state")
         config = {"bootstrap.servers": brokers, "enable.idempotence": True, **settings}
         try:
             self._producer = self._kafka.Producer(config)
@@ -158,8 +168,13 @@ class ParquetSink:
                 f"{files[-1]} is no whole Parquet file ({str(error)[:100]}), so the position is not known; remove it, "
                 "and its events are written again"
             ) from None
-        found: bytes = metadata.get(b"position", b"")
-        return found.decode() or None
+        if b"position" not in metadata:
+            raise CommandError(
+                f"{files[-1]} was not written by this command, so the position is not known; export to a folder of its "
+                "own, or move the file away"
+            )
+        position: str = metadata[b"position"].decode()
+        return position
 
     def write(self, rows: Sequence[Row], position: str) -> None:
         """See `Sink.write`."""
