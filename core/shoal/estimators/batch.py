@@ -360,9 +360,10 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         if "truncation" in engine_of(self.method).reads:
             self.truncation_ = int(fit.extra.get("truncation", len(fit.log_weight)))
 
-    def _snapshot(self) -> MixtureSnapshot:
+    def _snapshot(self, *, with_unused: bool = False) -> MixtureSnapshot:
         levels = getattr(self, "_level_names", None) or None
-        return self._of_fit().snapshot(self.concentration, feature_names_of(self), levels)
+        names = feature_names_of(self)
+        return self._of_fit().snapshot(self.concentration, names, levels, with_unused=with_unused)
 
     def _of_fit(self) -> FittedBatch:
         check_is_fitted(self)

@@ -95,14 +95,20 @@ class FittedBatch(NamedTuple):
         return log_density(self.placed.prior, self.density, standardised) - self.placed.log_volume
 
     def snapshot(
-        self, concentration: float, names: tuple[str, ...] | None, level_names: LevelNames | None = None
+        self,
+        concentration: float,
+        names: tuple[str, ...] | None,
+        level_names: LevelNames | None = None,
+        *,
+        with_unused: bool = False,
     ) -> MixtureSnapshot:
         """The components with an assigned training point as a snapshot: ids are their numbers, and all are equally old.
 
         `names`: of the features; `level_names`: of the levels of categories. Weights stay as they are, so that
-        `new_weight` is that of everything else.
+        `new_weight` is that of everything else. `with_unused`: also the components that are the best of no point, so
+        that the density is that of the fit.
         """
-        placed, used = self.placed, int(np.count_nonzero(self.sizes))
+        placed, used = self.placed, len(self.sizes) if with_unused else int(np.count_nonzero(self.sizes))
         stats = take(self.fit.stats, slice(0, used))
         weights, zeros = np.exp(self.fit.log_weight[:used]), read_only(np.zeros(used, dtype=np.int64))
         return MixtureSnapshot(

@@ -59,4 +59,4 @@ def _snapshot(model: Any) -> MixtureSnapshot:
     check_is_fitted(model)
     if hasattr(model, "samples_"):
         raise SettingError(f"the densities of method {model.method!r} average many mixtures; export a fit by 'vdp'")
-    return model._snapshot()
+    return model._snapshot(with_unused=True) if isinstance(model, DPMixture) else model._snapshot()

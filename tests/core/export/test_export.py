@@ -131,6 +131,19 @@ def test_a_batch_fit_is_exported_with_its_numbers() -> None:
     np.testing.assert_array_equal(component, model.predict(x))
 
 
+def test_components_that_are_the_best_of_no_point_are_exported() -> None:
+    """They hold half of this fit, and were left out: log densities were off by .06."""
+    x = np.random.default_rng(3).poisson([[4.0, 30.0]], size=(60, 2)).astype(float)
+    model = DPMixture("negative_binomial", method="tfv", random_state=0).fit(x)
+    assert len(np.unique(model.labels_)) < model.predict_proba(x).shape[1]
+    component, log_density, _, resp = run(to_onnx(model), x)
+    np.testing.assert_allclose(log_density, model.score_samples(x), rtol=1e-9)
+    np.testing.assert_allclose(resp, model.predict_proba(x), atol=1e-9)
+    np.testing.assert_array_equal(component, model.predict(x))
+    document = json.loads(to_json(model))
+    assert sum(row["weight"] for row in (*document["components"], document["new_component"])) == pytest.approx(1.0)
+
+
 def test_names_and_ids_travel_along() -> None:
     pd = pytest.importorskip("pandas")
     model = StreamingDPMixture(warmup_points=100).fit(pd.DataFrame(drawn("gaussian"), columns=["a", "b", "c"]))
