@@ -194,8 +194,8 @@ def test_a_file_that_cannot_be_read_or_goes_between_two_looks_is_away(
     one.drain()
     assert one.points == numbers(10)
     path.unlink()
-    path.mkdir()
-    with pytest.raises(SourceAwayError, match=r"grows\.ndjson cannot be read: Is a directory"):
+    path.symlink_to(path)
+    with pytest.raises(SourceAwayError, match=r"grows\.ndjson cannot be read: Too many levels of symbolic links"):
         following(path)
 
 
@@ -370,7 +370,60 @@ def test_standard_input_is_read_behind_the_stored_rows_once(monkeypatch: pytest.
     assert all_points(second, positions) == numbers(7, 5)
     first.close()
     second.close()
-    assert positions == {"stdin": "line:12"}
+    assert positions["stdin"].startswith("line:12:")
+
+
+def all_rows(path: Path, positions: dict[str, str]) -> list[list[float]]:
+    name = str(path)
+    reader = WholeFileReader(name, lambda: open_points(name, ReadOptions(), BadRows(name)), count=5)
+    try:
+        return all_points(reader, positions)
+    finally:
+        reader.close()
+
+
+def test_another_file_of_the_same_name_is_not_skipped(tmp_path: Path) -> None:
+    """Its rows up to the stored number were, without a word."""
+    for folder, first in (("monday", 0), ("tuesday", 500)):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "day.ndjson", first, 12)
+    positions: dict[str, str] = {}
+    assert all_rows(tmp_path / "monday" / "day.ndjson", positions) == numbers(12)
+    with pytest.raises(CommandError, match="another row than the one that was read up to line 12: .*another --source"):
+        all_rows(tmp_path / "tuesday" / "day.ndjson", positions)
+    write(tmp_path / "monday" / "day.ndjson", 12, 2)
+    for stored in (positions["day.ndjson"], "line:12"):  # and one that an earlier version stored
+        assert all_rows(tmp_path / "monday" / "day.ndjson", {"day.ndjson": stored}) == numbers(2, 12)
+
+
+def test_a_file_of_the_same_name_in_another_folder_is_not_followed_in_its_place(
+    tmp_path: Path, following: Begin
+) -> None:
+    """Each of two connectors read its file again from the beginning when the other one had stored a position."""
+    for folder, first in (("a", 0), ("b", 500)):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "log.ndjson", first, 3)
+    follower = following(tmp_path / "a" / "log.ndjson")
+    follower.drain()
+    other = following(tmp_path / "b" / "log.ndjson")
+    other.positions = dict(follower.positions)
+    with pytest.raises(CommandError, match="of a file in another folder; choose another --source"):
+        other.start()
+    (tmp_path / "a").rename(tmp_path / "c")  # the file itself may move
+    write(tmp_path / "c" / "log.ndjson", 3, 2)
+    moved = following(tmp_path / "c" / "log.ndjson")
+    moved.positions = {name: place.rpartition(":")[0] for name, place in follower.positions.items()}
+    for _ in range(2):  # from a position of an earlier version, and from its own
+        moved.start()
+        moved.drain()
+    assert moved.points[-2:] == numbers(2, 3)
+
+
+@pytest.mark.parametrize(("name", "said"), [("a.ndjson.gz", "is compressed"), ("folder", "is a folder; give a file")])
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, following: Begin, name: str, said: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CommandError, match=said):
+        following(tmp_path / name).take()
 
 
 @pytest.mark.parametrize(

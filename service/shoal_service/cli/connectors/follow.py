@@ -1,7 +1,8 @@
 """A file that grows as a source, across rotation and truncation.
 
-A position is `OFFSET:INODE:LENGTH:DIGEST`: the bytes that are read, the inode, and how many first bytes have which
-digest. So the file is found again under another name, and another file with its name or inode is not mistaken for it.
+A position is `OFFSET:INODE:LENGTH:DIGEST:FOLDER`: the bytes that are read, the inode, how many first bytes have which
+digest, and a digest of the path of the folder. So the file is found again under another name or in another folder, and
+another file with its name or inode is not mistaken for it.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 256
 """First bytes that tell files apart."""
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 READ_BYTES = 4 << 20
 LONGEST_LINE_BYTES = 64 << 20
 """Longest line: as much as the largest body that a server accepts by default."""
@@ -37,17 +39,19 @@ class Place(NamedTuple):
     inode: int
     head_bytes: int
     digest: str
+    folder: str
+    """Digest of its folder; empty in positions of earlier versions."""
 
     def text(self) -> str:
         """The position."""
-        return f"{self.offset}:{self.inode}:{self.head_bytes}:{self.digest}"
+        return f"{self.offset}:{self.inode}:{self.head_bytes}:{self.digest}:{self.folder}"
 
     @classmethod
     def of(cls, text: str) -> "Place":
         """Read a position. CommandError for one of another kind of source."""
         try:
-            offset, inode, head_bytes, digest = text.split(":")
-            return cls(int(offset), int(inode), int(head_bytes), digest)
+            offset, inode, head_bytes, digest, *folder = text.split(":")
+            return cls(int(offset), int(inode), int(head_bytes), digest, "".join(folder))
         except ValueError:
             raise CommandError(
                 f"the stored position is {text!r}, which is none of a file; choose another --source"
@@ -78,7 +82,12 @@ class FileFollower:
         """`place` returns the path to open for a path, and raises CommandError for a file that may not be read."""
         self._place = place
         self._path, self._decoder, self._log, self._count = path, decoder, log, count
+        if path.suffix in PACKED:
+            raise CommandError(
+                f"{path} is compressed, and a compressed file is not followed; ingest it without --follow"
+            )
         self._partition = quote(path.name, safe=".:_-")[:150]
+        self._folder = _digest(str(path.absolute().parent).encode())
         self._file: IO[bytes] | None = None
         self._offset = 0
         self._rest = b""
@@ -105,6 +114,11 @@ class FileFollower:
                 self._last = place
                 return
             self.close()
+        if place.folder not in ("", self._folder):
+            raise CommandError(
+                f"the stored position of {self._partition} is that of a file in another folder; choose another "
+                "--source, or forget the position (shoal sources forget SOURCE)"
+            )
         self._log.warning("file_gone", file=str(self._path), position=stored)
         self._open(self._path, 0)
 
@@ -118,6 +132,10 @@ class FileFollower:
         """Raise SourceAwayError where a file cannot be read, or was deleted between two looks at it."""
         try:
             yield
+        except IsADirectoryError as error:
+            raise CommandError(
+                f"{self._path} is a folder; give a file, or read a folder of Parquet files with shoal connect parquet"
+            ) from error
         except OSError as error:
             raise SourceAwayError(
                 f"{error.filename or self._path} cannot be read: {error.strerror or error}"
@@ -210,7 +228,7 @@ class FileFollower:
     def _step(self, lines: list[tuple[int, bytes]]) -> Step:
         assert self._file is not None
         head = self._head[: self._offset]
-        self._last = Place(self._offset, os.fstat(self._file.fileno()).st_ino, len(head), _digest(head))
+        self._last = Place(self._offset, os.fstat(self._file.fileno()).st_ino, len(head), _digest(head), self._folder)
         bad = self._decoder.bad.count
         points = self._decoder.decode(lines)
         return Step(self._partition, self._last.text(), points, len(lines), self._decoder.bad.count - bad)
@@ -236,11 +254,10 @@ class FileFollower:
     def _rotated(self) -> list[Path]:
         """Files beside it whose names begin with its own, as rotation makes them."""
         folder, name = self._path.parent, self._path.name
-        packed = (".gz", ".bz2", ".xz", ".zst")
         return [
             path
             for path in sorted(folder.glob(f"{_escaped(name)}[.-]*"))
-            if path.is_file() and path.suffix not in packed
+            if path.is_file() and path.suffix not in PACKED
         ]
 
 

@@ -1,8 +1,10 @@
-"""A file that does not change, or standard input, as a source. A position is the number of the last row, `line:1200`.
+"""A file that does not change, or standard input, as a source. A position is `line:1200:DIGEST`: the number of the last
+row, and a digest of the first one, which tells another file of the same name.
 
 Standard input that begins again counts as the same one: the rows up to the stored position are skipped.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,6 +18,7 @@ from shoal_service.cli.exits import CommandError
 if TYPE_CHECKING:
     from shoal_service.cli.embedding import TextFile
     from shoal_service.cli.readers import PointFile
+    from shoal_service.cli.readers.chunk import Chunk
 
 
 class WholeFileReader:
@@ -42,7 +45,7 @@ class WholeFileReader:
         self._file = self._open()
         self.ended = False
         stored = positions.get(self._partition)
-        self._steps = self._read(-1 if stored is None else _number(stored))
+        self._steps = self._read(*((-1, "") if stored is None else _place(stored)))
 
     def read(self) -> Step | None:
         """See `SourceReader.read`."""
@@ -58,11 +61,21 @@ class WholeFileReader:
         if self._file is not None:
             self._file.__exit__(None, None, None)
 
-    def _read(self, last: int) -> Iterator[Step]:
+    def _read(self, last: int, expected: str) -> Iterator[Step]:
+        """Yield the steps behind the row `last`. `expected`: digest of the first row, or empty where it is not known."""
         from shoal_service.client import Records
 
         assert self._file is not None
+        digest = ""
         for chunk in self._file.chunks():
+            if not digest and len(chunk.numbers):
+                digest = _digest(chunk)
+                if expected not in ("", digest):
+                    raise CommandError(
+                        f"{self._partition} begins with another row than the one that was read up to {chunk.unit} "
+                        f"{last}: it is another file; choose another --source, or forget the position (shoal sources "
+                        "forget SOURCE)"
+                    )
             first = int(np.searchsorted(chunk.numbers, last, side="right"))
             for start in range(first, len(chunk.numbers), self._count):
                 rows = slice(start, start + self._count)
@@ -70,11 +83,21 @@ class WholeFileReader:
                 fields = (None if values is None else values[rows] for values in chunk.fields)
                 keys, times, payloads, weights = fields
                 records = Records(chunk.points[rows], keys, times, payloads, weights, feature_names=chunk.names)
-                yield Step(self._partition, f"{chunk.unit}:{int(numbers[-1])}", records, len(numbers))
+                yield Step(self._partition, f"{chunk.unit}:{int(numbers[-1])}:{digest}", records, len(numbers))
 
 
-def _number(position: str) -> int:
-    unit, _, number = position.partition(":")
+def _place(position: str) -> tuple[int, str]:
+    """Read a position: the number of the last row, and the digest, which earlier versions did not store."""
+    unit, _, rest = position.partition(":")
+    number, _, digest = rest.partition(":")
     if unit not in ("line", "row") or not number.isdecimal():
         raise CommandError(f"the stored position is {position!r}, which is no row of a file; choose another --source")
-    return int(number)
+    return int(number), digest
+
+
+def _digest(chunk: "Chunk") -> str:
+    """Digest of the first row of a file, by four digits: a sum in another order has other last bits."""
+    first = chunk.points[:1]
+    row = first.toarray() if hasattr(first, "toarray") else np.asarray(first)
+    text = " ".join(f"{value:.4g}" for value in row.ravel().tolist())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
