@@ -8,7 +8,7 @@ import numpy as np
 from shoal.errors import InputError, SettingError
 from shoal.estimators import StreamingDPMixture
 from shoal.families import DEFAULT_FAMILY, FAMILIES, family_exists
-from shoal.points.arrays import Array, IntArray
+from shoal.points.arrays import Array, BoolArray, IntArray
 
 try:
     from river import base
@@ -91,7 +91,7 @@ class DPMixtureClusterer(base.Clusterer):
         return tuple(self._columns)
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn one row. Raises InputError for a value that is not a number."""
+        """Learn one row. A row without a value of any feature says nothing, and is passed over. Raises InputError for a value that is not a number."""
         self._learn([x])
 
     def learn_many(self, X: Any) -> None:
@@ -99,7 +99,9 @@ class DPMixtureClusterer(base.Clusterer):
         self._learn(_rows(X))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> int:
-        """Id of the best component of a row. -1 before anything is learnt."""
+        """Id of the best component of a row, which is the heaviest one where the row has no value. -1 before anything is
+        learnt.
+        """
         return int(self._predicted([x])[0])
 
     def predict_many(self, X: Any) -> IntArray:
@@ -108,22 +110,37 @@ class DPMixtureClusterer(base.Clusterer):
 
     def novelty_one(self, x: Mapping[Hashable, Any]) -> float:
         """Posterior probability that a row belongs to no existing component. 1 before anything is learnt."""
-        return float(self._model.novelty(self._table([x]))[0]) if self._n else 1.0
+        if self._n == 0:
+            return 1.0
+        row = self._table([x])
+        return float(self._model.novelty(row)[0]) if _has_value(row)[0] else 1.0 - float(self._model.weights_.sum())
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Log predictive density of a row in nats. NaN before anything is learnt."""
-        return float(self._model.score_samples(self._table([x]))[0]) if self._n else float("nan")
+        """Log predictive density of a row in nats; 0 for a row without a value. NaN before anything is learnt."""
+        if self._n == 0:
+            return float("nan")
+        row = self._table([x])
+        return float(self._model.score_samples(row)[0]) if _has_value(row)[0] else 0.0
 
     def _predicted(self, rows: list[Mapping[Hashable, Any]]) -> IntArray:
         if self._n == 0:
             return np.full(len(rows), NO_COMPONENT, dtype=np.int64)
-        return self._model.predict(self._table(rows))
+        table = self._table(rows)
+        found, known = np.full(len(rows), self._heaviest(), dtype=np.int64), _has_value(table)
+        if known.any():
+            found[known] = self._model.predict(table[known])
+        return found
+
+    def _heaviest(self) -> int:
+        return int(self._model.component_ids_[self._model.weights_.argmax()])
 
     def _learn(self, rows: list[Mapping[Hashable, Any]]) -> None:
         while rows:
             if self._n >= self.warmup_points:
                 self._first = []
-                self._model.partial_fit(self._table(rows))
+                table = self._table(rows)
+                if (known := _has_value(table)).any():
+                    self._model.partial_fit(table[known])
                 self.ignored_features.update(name for row in rows for name in row if name not in self._columns)
                 self._n += len(rows)
                 return
@@ -132,6 +149,10 @@ class DPMixtureClusterer(base.Clusterer):
 
     def _learn_first(self, rows: list[Mapping[Hashable, Any]]) -> None:
         """Learn rows of the warm-up, whose new features become columns."""
+        if np.isnan(self._fill) or not self._columns:
+            rows = [row for row in rows if any(value is not None and value == value for value in row.values())]
+        if not rows:
+            return
         names = {name for row in rows for name in row}.union(self._columns)
         columns = {name: i for i, name in enumerate(sorted(names, key=lambda name: (str(type(name)), str(name))))}
         first = [*self._first, *map(dict, rows)]
@@ -165,6 +186,12 @@ class DPMixtureClusterer(base.Clusterer):
 
     def _table(self, rows: list[Mapping[Hashable, Any]]) -> Array:
         return _table(rows, self._columns, self._fill)
+
+
+def _has_value(table: Array) -> BoolArray:
+    """(N,) whether rows have a value of any feature."""
+    found: BoolArray = ~np.isnan(table).all(axis=1)
+    return found
 
 
 def _rows(X: Any) -> list[Mapping[Hashable, Any]]:

@@ -485,6 +485,11 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
             n_features=n_features, seed=seed, feature_names=names, level_names=level_names or None, **given
         )
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "marginal"
+        return tags
+
     def _snapshot(self) -> MixtureSnapshot:
         check_is_fitted(self)
         return self._fitted.snapshot

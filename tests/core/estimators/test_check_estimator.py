@@ -36,7 +36,7 @@ _NOT_PROMISED = (
 )
 
 
-_SETTINGS = ({}, {"family": "diagonal", "warmup_points": 10, "half_life": 20.0, "window": 0})
+_SETTINGS = ({}, {"family": "diagonal", "warmup_points": 10, "half_life": 20.0, "window": 0}, {"missing": "marginal"})
 _OTHERS = ({"family": "gaussian", "method": "sva-pm", "check_schedule": "paper"}, {"family": "known_covariance"})
 
 

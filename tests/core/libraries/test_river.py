@@ -120,6 +120,28 @@ def test_it_stands_at_the_end_of_a_pipeline() -> None:
     assert len(pipeline["DPMixtureClusterer"].mixture.component_ids_) >= 1
 
 
+EMPTY: tuple[dict[str, Any], ...] = ({}, {"new": 1.0}, {"a": None}, {"a": float("nan"), "b": None})
+
+
+def test_a_row_without_a_value_is_passed_over_and_gets_the_heaviest_component() -> None:
+    """It was an error, which ended a loop over rows with varying features."""
+    model, peer = DPMixtureClusterer(warmup_points=100), learnt(dictionaries(drawn(200)), warmup_points=100)
+    model.learn_one({})
+    assert model.predict_one({}) == NO_COMPONENT
+    for i, row in enumerate(dictionaries(drawn(200))):
+        model.learn_one(row)
+        for empty in EMPTY if i >= 100 else (EMPTY[0], *EMPTY[2:]):
+            model.learn_one(empty)
+    np.testing.assert_array_equal(model.mixture.masses_, peer.mixture.masses_)
+    assert model.ignored_features == {"new"}
+    heaviest = model.mixture.component_ids_[model.mixture.weights_.argmax()]
+    for empty in EMPTY:
+        assert (model.predict_one(empty), model.score_one(empty)) == (heaviest, 0.0)
+        assert model.novelty_one(empty) == pytest.approx(1 / (1 + model.mixture.masses_.sum()))
+    table = pd.DataFrame([{"a": 1.0}, {"a": None}])
+    assert model.predict_many(table).tolist() == [model.predict_one({"a": 1.0}), heaviest]
+
+
 def test_nothing_learnt_predicts_nothing() -> None:
     model = DPMixtureClusterer()
     assert model.predict_one({"a": 1.0}) == NO_COMPONENT
