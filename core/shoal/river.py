@@ -91,7 +91,9 @@ class DPMixtureClusterer(base.Clusterer):
         return tuple(self._columns)
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn one row. A row without a value of any feature says nothing, and is passed over. Raises InputError for a value that is not a number."""
+        """Learn one row. A row without a value of any feature says nothing, and is passed over. Raises InputError for a
+        value that is not a number.
+        """
         self._learn([x])
 
     def learn_many(self, X: Any) -> None:
@@ -99,8 +101,8 @@ class DPMixtureClusterer(base.Clusterer):
         self._learn(_rows(X))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> int:
-        """Id of the best component of a row, which is the heaviest one where the row has no value. -1 before anything is
-        learnt.
+        """Id of the best component of a row, which is the heaviest one where the row has no value. -1 before anything
+        is learnt.
         """
         return int(self._predicted([x])[0])
 
@@ -190,8 +192,7 @@ class DPMixtureClusterer(base.Clusterer):
 
 def _has_value(table: Array) -> BoolArray:
     """(N,) whether rows have a value of any feature."""
-    found: BoolArray = ~np.isnan(table).all(axis=1)
-    return found
+    return np.asarray(~np.isnan(table).all(axis=1), np.bool_)
 
 
 def _rows(X: Any) -> list[Mapping[Hashable, Any]]:

@@ -389,7 +389,7 @@ def test_another_file_of_the_same_name_is_not_skipped(tmp_path: Path) -> None:
         write(tmp_path / folder / "day.ndjson", first, 12)
     positions: dict[str, str] = {}
     assert all_rows(tmp_path / "monday" / "day.ndjson", positions) == numbers(12)
-    with pytest.raises(CommandError, match="another row than the one that was read up to line 12: .*another --source"):
+    with pytest.raises(CommandError, match=r"another row than the one that was read up to line 12: .*another --source"):
         all_rows(tmp_path / "tuesday" / "day.ndjson", positions)
     write(tmp_path / "monday" / "day.ndjson", 12, 2)
     for stored in (positions["day.ndjson"], "line:12"):  # and one that an earlier version stored

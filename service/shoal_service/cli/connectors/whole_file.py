@@ -62,7 +62,7 @@ class WholeFileReader:
             self._file.__exit__(None, None, None)
 
     def _read(self, last: int, expected: str) -> Iterator[Step]:
-        """Yield the steps behind the row `last`. `expected`: digest of the first row, or empty where it is not known."""
+        """Yield the steps behind the row `last`. `expected`: digest of the first row, empty where it is not known."""
         from shoal_service.client import Records
 
         assert self._file is not None
