@@ -162,6 +162,43 @@ def test_a_stream_that_was_made_anew_is_an_error(rig: Rig, source: redis.Redis) 
         rig.connector().run()
 
 
+def test_a_deleted_stream_takes_its_group_along_and_is_read_on(rig: Rig, source: redis.Redis) -> None:
+    """The connector ended with an error of XGROUP, or made an empty stream that the next start refused."""
+    add(source, 3)
+    rig.run_until(rig.connector(group="g"), 3)
+    source.delete("k")
+    reader = RedisStreamReader(rig.url, ("k",), None, LOG, field="v", group="g")  # type: ignore[arg-type]
+    for _ in range(2):
+        reader.begin({"k": rig.shoal.sources()[0].position})
+    reader.close()
+    assert not source.exists("k")
+    ids = add(source, 2, first=3)
+    rig.run_until(rig.connector(group="g"), 5)
+    assert source.xinfo_groups("k")[0]["last-delivered-id"].decode() == ids[-1]
+
+
+def test_entries_that_were_trimmed_unread_are_said(rig: Rig, source: redis.Redis) -> None:
+    """Redis counts only those of XDEL as deleted, so a stream with MAXLEN lost entries without a word."""
+    log = _Warnings()
+    ids = add(source, 4)
+    reader = RedisStreamReader(rig.url, ("k",), None, log, field="v")  # type: ignore[arg-type]
+    source.xtrim("k", minid=ids[1], approximate=False)
+    reader.begin({"k": ids[1]})
+    assert log.said == []
+    source.xtrim("k", minid=ids[3], approximate=False)
+    reader.begin({"k": ids[1]})
+    reader.close()
+    assert log.said == [("entries_gone", ids[1], ids[3])]
+
+
+class _Warnings:
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str, str]] = []
+
+    def warning(self, event: str, *, stored: str, first: str, **_: Any) -> None:
+        self.said.append((event, stored, first))
+
+
 def test_raw_vectors_keys_and_times(rig: Rig, source: redis.Redis) -> None:
     x = np.random.default_rng(2).normal(size=(4, 3)).astype("<f4")
     for i, row in enumerate(x):

@@ -76,7 +76,7 @@ class RedisStreamReader:
             start = end if self._start == "$" else self._start
             self._at[key] = start if stored is None else stored
             if self._group is not None:
-                self._follow(key, self._at[key], create=True)
+                self._follow(key, self._at[key])
 
     def read(self) -> Step | None:
         """See `SourceReader.read`."""
@@ -130,9 +130,12 @@ class RedisStreamReader:
                 f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was deleted and "
                 f"made again; forget the position first (shoal sources forget SOURCE)"
             )
-        deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
-        if stored is not None and _order(deleted) > _order(stored):
-            self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted)
+        if stored is not None:
+            deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
+            first = facts.get(b"recorded-first-entry-id", b"0-0").decode()
+            trimmed = _order(first) > _order(stored) and not self._ask("XRANGE", key, stored, stored)
+            if trimmed or _order(deleted) > _order(stored):
+                self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted, first=first)
         return str(last)
 
     def _measure_lag(self, is_at_end: bool) -> None:
@@ -149,16 +152,15 @@ class RedisStreamReader:
                 behind = max(behind, _order(last)[0] - _order(at)[0])
             self.lag = Lag(None, behind / 1000.0)
 
-    def _follow(self, key: str, position: str, create: bool = False) -> None:
-        """Move the group behind a position."""
-        if create:
-            try:
-                self._ask("XGROUP", "CREATE", key, self._group, position, "MKSTREAM")
-                return
-            except CommandError as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
-        self._ask("XGROUP", "SETID", key, self._group, position)
+    def _follow(self, key: str, position: str) -> None:
+        """Move the group behind a position, and make it where the stream has none. A stream that is not there is not
+        made: an empty one would end before the position.
+        """
+        try:
+            self._ask("XGROUP", "SETID", key, self._group, position)
+        except CommandError:
+            if self._ask("EXISTS", key):
+                self._ask("XGROUP", "CREATE", key, self._group, position)
 
     def _ask(self, *words: Any) -> Any:
         """Send one command, and return the plain reply: a client's own form of entries takes longer than reading."""
