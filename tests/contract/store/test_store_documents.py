@@ -205,6 +205,13 @@ def test_a_change_may_have_a_smaller_limit_on_the_number_of_documents(line: Any)
     assert line.store.document_names(*line.key, "other") == []
 
 
+def test_where_several_kinds_exceed_a_limit_the_first_one_is_named(line: Any) -> None:
+    kinds = [f"kind-{i}" for i in (7, 2, 9, 4, 0, 8, 1, 6, 3, 5)]
+    for turn in (kinds, kinds[::-1]):
+        with pytest.raises(LimitError, match=f"of the kind '{turn[0]}'"):
+            line.store.change_documents(*line.key, {(kind, "x"): b"" for kind in turn}, expected={}, max_documents=0)
+
+
 def test_a_damaged_document_counts_as_none_for_a_change(line: Any) -> None:
     line.store.set_document(*line.key, "label", "7", b"seven")
     damage(line)

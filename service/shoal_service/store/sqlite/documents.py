@@ -79,7 +79,7 @@ def change(
         held = read_one(tx, state, *one)
         if (None if held is None else held.value) != value:
             return False
-    for kind in {kind for (kind, _), value in changes.items() if value is not None}:
+    for kind in dict.fromkeys(kind for (kind, _), value in changes.items() if value is not None):
         beginning = dropped[1] if dropped is not None and dropped[0] == kind else None
         others = _held(tx, state, kind, [name for of, name in changes if of == kind], beginning)
         rules.check_document_limits(stream[0], kind, others, rules.written_documents(kind, changes), max_documents)

@@ -106,9 +106,10 @@ for _, one in ipairs(changes) do
     counts[1], counts[2] = counts[1] + 1, counts[2] + #one.stored - head
   end
 end
-for kind, beside in pairs(others) do
-  if held[kind][1] > most or held[kind][2] > most_bytes then
-    return {'full', kind, beside[1], beside[2]}
+for _, one in ipairs(changes) do
+  local beside, counts = others[one.kind], held[one.kind]
+  if one.stored ~= '' and (counts[1] > most or counts[2] > most_bytes) then
+    return {'full', one.kind, beside[1], beside[2]}
   end
 end
 
