@@ -202,6 +202,14 @@ def test_a_refused_setting_is_told_in_the_form(visit: Callable[..., Visit]) -> N
     page.locator("dialog .error", has_text="n_features").wait_for()
 
 
+def test_the_form_asks_for_no_setting_that_is_only_shown(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/")
+    page.get_by_role("button", name="New stream").click()
+    page.locator("dialog summary").click()
+    assert page.get_by_label("window", exact=True).count() == 1
+    assert page.get_by_label("family_requested").count() == page.get_by_label("family_reason").count() == 0
+
+
 def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:

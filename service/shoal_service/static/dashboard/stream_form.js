@@ -58,7 +58,8 @@ async function put(name, values) {
  */
 async function form(title, before, held, action, exists, save) {
   const { properties } = await settingsSchema();
-  const fields = Object.entries(properties).map(([name, schema]) => field(name, schema, held[name], exists));
+  const given = Object.entries(properties).filter(([, schema]) => !schema.readOnly);
+  const fields = given.map(([name, schema]) => field(name, schema, held[name], exists));
   const main = fields.filter((one) => FIRST.includes(one.name));
   const rest = fields.filter((one) => !FIRST.includes(one.name));
   const error = errorLine();

@@ -40,9 +40,9 @@ class StreamIn(WireModel):
     features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. `auto`
     chooses a family at the end of the warm-up; the settings then show it with its `family_reason`. Part of the
     shape."""
-    family_requested: Literal["auto"] | None = None
+    family_requested: Literal["auto"] | None = _setting(readOnly=True)
     """`auto` where the family is automatic. Set by `family: auto`."""
-    family_reason: str | None = None
+    family_reason: str | None = _setting(readOnly=True)
     """Why an automatic family was chosen. Shown, not meant to be set."""
     n_features: int | None = _setting(minimum=1)
     """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead, or name
