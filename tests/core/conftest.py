@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart
 from shoal.mixture import Event, MixtureState, StreamSettings, from_bytes, to_bytes
 from shoal.points.arrays import Array, IntArray

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.mixture import StreamSettings
 from shoal_service.blas import ONE_THREAD, pin_blas
 from shoal_service.store import EntryKind, SqliteStore

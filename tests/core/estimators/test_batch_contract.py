@@ -10,7 +10,7 @@ from scipy.integrate import trapezoid
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal import DPMixture
 from shoal.estimators.batch_engines import ENGINES
 from shoal.families import FAMILIES, KnownCovariance, NormalInverseGamma, NormalInverseWishart

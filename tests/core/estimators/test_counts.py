@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csc_matrix, csr_array, csr_matrix
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal import DPMixture, InputError, OutsideDomainError, StreamingDPMixture, families
 from shoal.estimators.batch_engines import ENGINES
 

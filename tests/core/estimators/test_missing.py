@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import NotFiniteError, SettingError
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import RefinementError, SettingError
 

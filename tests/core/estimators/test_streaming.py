@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import shoal.estimators.fitted
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal import StreamingDPMixture
 from shoal.errors import NoPointsError, NotFiniteError, SettingError, SnapshotDamagedError, SnapshotVersionError
 from shoal.families import NormalInverseWishart

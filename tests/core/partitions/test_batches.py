@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.mixture import MixtureState, StreamSettings, to_bytes
 from shoal.partitions import Batch, assimilate_batches_inplace, assimilate_inplace, in_threads
 from shoal.points.arrays import Array

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError, SnapshotDamagedError, SnapshotVersionError
 from shoal.families import FAMILIES

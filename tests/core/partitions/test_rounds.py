@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from harness.gradient_proportions import GradientProportions
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import SettingError, SnapshotDamagedError
 from shoal.families import FAMILIES

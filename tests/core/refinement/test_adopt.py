@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.errors import AdoptionError
 from shoal.mixture import MixtureState, StreamSettings, from_bytes, successors_of, to_bytes
 from shoal.refinement import adopt, adopt_inplace, forget_window, refine, restored

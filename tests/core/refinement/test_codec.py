@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import refinement as refinements
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.mixture import pack_arrays, unpack_arrays

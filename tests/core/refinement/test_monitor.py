@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
 from shoal.inference import best_entries

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from harness.long_form import longer, short_form
 from harness.refinement_problems import COUNTS, FAMILIES, fed, points_for, problem_of, sharpened
+from harness.short_form import longer, short_form
 from shoal.errors import SettingError
 from shoal.families import NormalInverseGamma, NormalInverseWishart
 from shoal.inference import (

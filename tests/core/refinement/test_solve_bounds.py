@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, psi
 
-from harness.long_form import short_form
 from harness.refinement_problems import (
     CONCENTRATION,
     FAMILIES,
@@ -17,6 +16,7 @@ from harness.refinement_problems import (
     problem_of,
     sharpened,
 )
+from harness.short_form import short_form
 from shoal.points.arrays import Array
 from shoal.process import log_eppf
 from shoal.refinement import Problem, Solution

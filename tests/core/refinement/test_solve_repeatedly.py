@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.long_form import longer
 from harness.refinement_problems import fed, problem_of
+from harness.short_form import longer
 from shoal.families import FAMILIES, AnyFamily
 from shoal.refinement import Problem
 from shoal.refinement.solve import solve

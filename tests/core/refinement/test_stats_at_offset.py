@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.errors import SettingError
 from shoal.mixture import (
     MixtureState,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.errors import RefinementError
 from shoal.mixture import StreamSettings, decay_step
 from shoal.refinement import forget_window, refine, window_start

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.families import BetaBernoulli, BetaNegativeBinomial, DirichletCategorical, DirichletMultinomial, GammaPoisson
 from shoal.families.predictive_cache import refresh
 from shoal.points.rows import SparseRows

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.mixture import to_bytes
 
 N = 2_100

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats as sps
 from scipy.special import polygamma
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.families import DirichletByGradient
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state

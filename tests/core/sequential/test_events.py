@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {"birth_threshold": 0.05, "concentration": 5.0},

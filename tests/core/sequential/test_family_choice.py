@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal import StreamingDPMixture
 from shoal.errors import OutsideDomainError, SettingError
 from shoal.families import GammaPoisson

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.mixture import MixtureState, from_bytes, stats_at_offsets, to_bytes
 from shoal.sequential import forgetting
 from shoal.sequential.forgetting import counted, decay_inplace

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.errors import NotFiniteError, SettingError
 from shoal.families import FAMILIES, take
 from shoal.families.bernoulli import BetaBernoulli

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.mixture import to_bytes
 from shoal.sequential.prior.jitter import jitter_deviations, jittered, noise, normal_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal import StreamingDPMixture
 from shoal.families import DirichletMultinomial
 from shoal.mixture import MixtureState, bound_of_responsibilities, from_bytes, to_bytes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.families import BetaBernoulli, DirichletMultinomial, DirichletObservations, GammaPoisson, VonMisesFisher
 from shoal.families.predictive_cache import refresh
 from shoal.mixture import MisfitMonitor, empty_monitor

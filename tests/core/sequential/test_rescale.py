@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.families.capabilities import is_restandardised, restandardised
 from shoal.mixture import MixtureState, ScaleWatch, from_bytes, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray

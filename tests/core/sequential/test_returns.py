@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.families import collapsed_log_marginal, take
 from shoal.mixture import MixtureState, from_bytes, recall, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 from scipy.stats import multivariate_t
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.families import KnownCovariance, NormalInverseWishart
 from shoal.families.bounds_kernel import LOWEST
 from shoal.families.gaussian.types import GaussianCache

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.families.capabilities import has_latent_variables
 from shoal.sequential.reference import pair_sums, reference_pass
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassResult, Piece, new_components
 from shoal.sequential.reference import reference_pass

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
 from shoal.mixture import MixtureState, StreamSettings, advanced, decayed, from_bytes, late_again, to_bytes

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.families import FAMILIES
 from shoal.mixture import StreamSettings, from_bytes, to_bytes
 from shoal.points.weighted_rows import WeightedRows

@@ -16,7 +16,7 @@ import pytest
 from fake_shoal import Deliver, FakeShoal
 
 from harness.forked import Forked, run
-from harness.long_form import longer
+from harness.short_form import longer
 from harness.waiting import PATIENCE_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]

@@ -13,7 +13,7 @@ import pytest
 from fake_shoal import Deliver
 from typer.testing import Result
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 
 Shoal = Callable[..., Result]

@@ -21,8 +21,8 @@ import redis
 
 from harness.forked import forking
 from harness.in_turn import in_turn
-from harness.long_form import longer
 from harness.redis_server import RedisServer, running_redis
+from harness.short_form import longer
 from harness.waiting import PATIENCE_S, eventually_async
 from shoal_service.access import Grant, Scope
 from shoal_service.store import SqliteStore

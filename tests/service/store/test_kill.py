@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.forked import Forked
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal_service.store import EntryKind, SqliteStore, Store
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 

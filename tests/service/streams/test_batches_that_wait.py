@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.library_replay import replayed
-from harness.long_form import longer
+from harness.short_form import longer
 from harness.waiting import eventually_async
 from shoal.mixture import StreamSettings, from_bytes
 from shoal_service.store import Checkpoint, Entry, EntryKind

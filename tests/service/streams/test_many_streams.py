@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from harness.waiting import eventually, eventually_async
 from shoal.mixture import state_codec
 from shoal_service.errors import UnknownStreamError

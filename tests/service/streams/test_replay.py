@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learner import apply, checkpoints
 from shoal_service.streams.monitor import encode_monitor

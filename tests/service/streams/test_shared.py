@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer
 from harness.redis_server import RedisServer, running_redis
+from harness.short_form import longer
 from harness.stream_process import StreamProcess
 from harness.waiting import eventually_async
 from shoal_service.errors import DeadLetteredError, SettingsMovedError, StoreUnavailableError, StreamGoneError

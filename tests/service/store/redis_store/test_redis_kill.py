@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.long_form import longer
+from harness.short_form import longer
 from harness.waiting import eventually
 from shoal_service.errors import LogGapError, StoreUnavailableError
 from shoal_service.store import Appended

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import longer, short_form
+from harness.short_form import longer, short_form
 from shoal.mixture.lineage import empty_lineage
 from shoal_service.errors import StaleWriterError, StoreFormatError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun, StreamRecord

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.long_form import short_form
+from harness.short_form import short_form
 from shoal.mixture.lineage import empty_lineage, retire
 from shoal_service.streams.record_index import Resolver
 
