@@ -160,8 +160,12 @@ class AccessControl:
             listed.append(KeyRecord(BOOTSTRAP_ID, key.name, key.grant, None, self._used.get(BOOTSTRAP_ID)))
         return listed + [self._record(key) for key in self._kept]
 
-    def create(self, name: str, grant: Grant) -> CreatedKey:
-        """Create a key. Its secret is returned here and never again. Raises ParameterError, LimitError, StoreError."""
+    def create(self, name: str, grant: Grant, *, only: bool = False) -> CreatedKey:
+        """Create a key. Its secret is returned here and never again.
+
+        `only`: it must be the first one, as nobody but the owner of a key may create further ones. Raises
+        ParameterError, LimitError (also for an `only` one where another was made just before), StoreError.
+        """
         check_key_name(name)
         now = self._clock()
         grant = grant.checked()
@@ -169,7 +173,7 @@ class AccessControl:
             raise ParameterError("the key would have expired already; give a time in the future")
         secret = new_secret()
         key = AccessKey(uuid.uuid4().hex[:16], name, digest_of(secret), grant.to_body(), now)
-        self._store.put_access_key(key)
+        self._store.put_access_key(key, only=only)
         self.load()
         return CreatedKey(self._record(key), secret)
 

@@ -52,7 +52,8 @@ async def create(request: Request) -> Response:
     service = service_of(request)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
         asked = decode_key(upload.body, upload.content_type)
-    if caller_of(request.scope).key_id is None and (asked.scope != "admin" or asked.streams or asked.expires):
+    is_first = caller_of(request.scope).key_id is None
+    if is_first and (asked.scope != "admin" or asked.streams or asked.expires):
         raise ParameterError(
             f"this is the first key, and its scope is {asked.scope!r}; first create one of scope 'admin' for all"
             " streams that does not expire, because every request needs a key from then on"
@@ -60,7 +61,7 @@ async def create(request: Request) -> Response:
     expires_at = None if asked.expires is None else parse_expiry(asked.expires, time.time())
     limits = Limits(**asked.limits.model_dump())
     grant = Grant(Scope(asked.scope), tuple(asked.streams), expires_at, limits)
-    made = await asyncio.to_thread(service.access.create, asked.name, grant)
+    made = await asyncio.to_thread(service.access.create, asked.name, grant, only=is_first)
     request.scope[SUBJECT] = made.record.id
     headers = {"Location": f"/keys/{made.record.id}", **_NOT_STORED}
     return json_answer(encode({**made.record.as_plain(), "key": made.secret}), 201, headers)

@@ -426,8 +426,11 @@ class Store(Protocol):
     def access_keys(self) -> list[AccessKey]:
         """Return all access keys, oldest first. A damaged one has no digest and no body, and causes a warning."""
 
-    def put_access_key(self, key: AccessKey) -> None:
-        """Store an access key durably, or replace the one of the same id. LimitError when the store is full of keys."""
+    def put_access_key(self, key: AccessKey, *, only: bool = False) -> None:
+        """Store an access key durably, or replace the one of the same id.
+
+        Raises LimitError when the store is full of keys, and with `only` when there is another one already.
+        """
 
     def delete_access_key(self, key_id: str) -> bool:
         """Delete an access key durably. Returns whether there was one."""

@@ -181,8 +181,10 @@ def check_same_blob(name: str, key: str, same: bool) -> None:
         raise ValueError(f"another blob of stream {name!r} has the key {key!r}; give each blob a key of its own")
 
 
-def check_key_limit(held: int) -> None:
-    """Raise LimitError when no further access key fits."""
+def check_key_limit(held: int, only: bool) -> None:
+    """Raise LimitError when no further access key fits, or when one that must be the only one has others beside it."""
+    if only and held:
+        raise LimitError("another access key was made before; use it, or ask its owner for one")
     if held >= MAX_ACCESS_KEYS:
         raise LimitError(f"there are {held} access keys, the limit of {MAX_ACCESS_KEYS}; revoke one first")
 

@@ -85,6 +85,15 @@ def test_a_store_holds_a_limited_number_of_keys(store: Store, monkeypatch: pytes
     assert [k.id for k in store.access_keys()] == ["b", "c"]
 
 
+def test_a_key_that_must_be_the_only_one_is_refused_beside_another(store: Store) -> None:
+    store.put_access_key(key("a"), only=True)
+    with pytest.raises(LimitError, match="another access key was made before"):
+        store.put_access_key(key("b"), only=True)
+    store.put_access_key(key("a"), only=True)
+    store.put_access_key(key("b"))
+    assert [k.id for k in store.access_keys()] == ["a", "b"]
+
+
 def test_keys_last_and_belong_to_no_stream(open_durable_store: Any) -> None:
     store = open_durable_store()
     store.create_stream("s", "inc", b"{}", max_streams=1)

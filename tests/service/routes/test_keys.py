@@ -1,11 +1,14 @@
 """/keys over HTTP: a key is made, shown once, used, listed and revoked, on every store."""
 
+import asyncio
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from shoal_service.access import Grant, Scope
 from shoal_service.wire.models import KeysOut, NewKeyOut
 
@@ -114,6 +117,26 @@ async def test_the_first_key_must_be_one_that_can_make_others(start: Any) -> Non
         assert (await running.http.get("/streams")).status_code == 401
         own = {"api-key": made.json()["key"]}
         assert (await running.http.post("/keys", json={"name": "b", "scope": "read"}, headers=own)).status_code == 201
+
+
+@in_memory
+async def test_of_two_first_keys_at_once_one_is_made(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with start() as running:
+        put, both = running.store.put_access_key, threading.Barrier(2)
+
+        def put_once_both_are_let_in(key: Any, **more: Any) -> None:
+            both.wait(PATIENCE_S)
+            put(key, **more)
+
+        monkeypatch.setattr(running.store, "put_access_key", put_once_both_are_let_in)
+        replies = await asyncio.gather(
+            *(running.http.post("/keys", json={"name": name, "scope": "admin"}) for name in ("a", "b"))
+        )
+        made, refused = sorted(replies, key=lambda reply: reply.status_code)
+        assert (made.status_code, refused.json()["type"]) == (201, "/problems/limit")
+        assert "another access key was made before" in refused.json()["detail"]
+        keys = (await running.http.get("/keys", headers={"api-key": made.json()["key"]})).json()["keys"]
+        assert [key["id"] for key in keys] == [made.json()["id"]]
 
 
 @in_memory

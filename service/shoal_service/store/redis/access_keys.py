@@ -46,14 +46,15 @@ class AccessKeys:
         ]
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
-    def put(self, key: AccessKey) -> None:
+    def put(self, key: AccessKey, only: bool) -> None:
         """See `Store.put_access_key`."""
         keys = (self._keys.access, self._keys.format)
-        command = script("put_access_key").command(keys, key.id, _value(key), MAX_ACCESS_KEYS, FORMAT_VERSION)
+        most = 1 if only else MAX_ACCESS_KEYS
+        command = script("put_access_key").command(keys, key.id, _value(key), most, FORMAT_VERSION)
 
         def parse(reply: list[Any], resent: bool) -> None:
             if reply[0] == b"full":
-                rules.check_key_limit(reply[1])
+                rules.check_key_limit(reply[1], only)
 
         self._writer.run(WriteRequest(self._keys.streams, command, parse))
         if key.last_used_at is not None:

@@ -355,9 +355,9 @@ class RedisStore:
         """See `Store.access_keys`."""
         return self._access_keys.all_keys()
 
-    def put_access_key(self, key: AccessKey) -> None:
+    def put_access_key(self, key: AccessKey, *, only: bool = False) -> None:
         """See `Store.put_access_key`."""
-        self._access_keys.put(key)
+        self._access_keys.put(key, only)
 
     def delete_access_key(self, key_id: str) -> bool:
         """See `Store.delete_access_key`."""

@@ -25,10 +25,10 @@ def all_keys(db: sqlite3.Connection) -> list[AccessKey]:
     return [_checked(AccessKey(*row[:-1]), row[-1]) for row in rows]
 
 
-def put(tx: Transaction, key: AccessKey) -> None:
+def put(tx: Transaction, key: AccessKey, only: bool) -> None:
     """Store a key, as `Store.put_access_key`."""
     others = tx.db.execute("SELECT count(*) FROM access_keys WHERE id != ?", (key.id,)).fetchone()[0]
-    rules.check_key_limit(others)
+    rules.check_key_limit(others, only)
     tx.db.execute("INSERT OR REPLACE INTO access_keys VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, _checksum(key)))
     _count_change(tx)
 

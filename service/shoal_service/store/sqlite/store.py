@@ -381,9 +381,9 @@ class SqliteStore:
         with self._readers.snapshot() as db:
             return access_keys.all_keys(db)
 
-    def put_access_key(self, key: AccessKey) -> None:
+    def put_access_key(self, key: AccessKey, *, only: bool = False) -> None:
         """See `Store.put_access_key`."""
-        self._writer.run(partial(access_keys.put, key=key))
+        self._writer.run(partial(access_keys.put, key=key, only=only))
 
     def delete_access_key(self, key_id: str) -> bool:
         """See `Store.delete_access_key`."""

@@ -2,18 +2,17 @@
 
 --- script: put_access_key
 -- Stores a key, or replaces the one of its id. The same key again changes nothing.
--- KEYS: access, format. ARGV: id, value, limit, format version.
-local held = redis.call('HGET', KEYS[1], ARGV[1])
-if held == ARGV[2] then
+-- KEYS: access, format. ARGV: id, value, limit of all keys, format version.
+if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] then
   return {'ok'}
 end
 local n = 0
 for _, id in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if id ~= '' then
+  if id ~= '' and id ~= ARGV[1] then
     n = n + 1
   end
 end
-if not held and n >= tonumber(ARGV[3]) then
+if n >= tonumber(ARGV[3]) then
   return {'full', n}
 end
 redis.call('SETNX', KEYS[2], ARGV[4])
