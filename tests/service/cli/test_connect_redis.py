@@ -14,7 +14,7 @@ import redis
 
 from harness.redis_server import RedisServer, running_redis
 from harness.waiting import eventually
-from shoal_service.cli.connectors import BadMessages, Connector, HealthServer, MessageDecoder, Progress
+from shoal_service.cli.connectors import BadMessages, Connector, HealthServer, MessageDecoder, Progress, redis_stream
 from shoal_service.cli.connectors.messages import MessageFormat
 from shoal_service.cli.connectors.redis_stream import RedisStreamReader
 from shoal_service.cli.connectors.steps import SourceAwayError
@@ -160,6 +160,24 @@ def test_a_stream_that_was_made_anew_is_an_error(rig: Rig, source: redis.Redis) 
     source.xadd("k", {"v": "[1,2]"}, id="5-1")
     with pytest.raises(CommandError, match="ends at 5-1, before the stored position 9-1"):
         rig.connector().run()
+
+
+def test_a_stream_that_is_made_anew_under_a_connector_is_an_error(
+    rig: Rig, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read nothing more, without a word."""
+    monkeypatch.setattr(redis_stream, "LAG_S", 0.0)
+    monkeypatch.setattr(redis_stream, "BLOCK_MS", 10)
+    source.xadd("k", {"v": "[1,2]"}, id="9-1")
+    reader = rig.connector()._reader
+    reader.begin({"k": "9-1"})
+    assert reader.read() is None
+    source.delete("k")
+    assert reader.read() is None
+    source.xadd("k", {"v": "[1,2]"}, id="5-1")
+    with pytest.raises(CommandError, match="ends at 5-1, before the stored position 9-1"):
+        reader.read()
+    reader.close()
 
 
 def test_a_deleted_stream_takes_its_group_along_and_is_read_on(rig: Rig, source: redis.Redis) -> None:

@@ -120,36 +120,40 @@ class RedisStreamReader:
         """Return the last id of a stream. CommandError when it cannot hold the stored position, and a warning when
         entries behind that are gone.
         """
-        if self._ask("EXISTS", key) == 0:
+        facts = self._facts(key)
+        if not facts:
             return BEGINNING
-        flat = self._ask("XINFO", "STREAM", key)
-        facts = dict(zip(flat[::2], flat[1::2], strict=True))
-        last = facts[b"last-generated-id"].decode()
-        if stored is not None and _order(last) < _order(stored):
-            raise CommandError(
-                f"the redis stream {key!r} ends at {last}, before the stored position {stored}: it was deleted and "
-                f"made again; forget the position first (shoal sources forget SOURCE)"
-            )
+        last = _last(facts)
         if stored is not None:
+            _check_end(key, last, stored)
             deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
             first = facts.get(b"recorded-first-entry-id", b"0-0").decode()
             trimmed = _order(first) > _order(stored) and not self._ask("XRANGE", key, stored, stored)
             if trimmed or _order(deleted) > _order(stored):
                 self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted, first=first)
-        return str(last)
+        return last
+
+    def _facts(self, key: str) -> dict[bytes, Any]:
+        """What Redis says of a stream; empty where there is none."""
+        flat = self._ask("XINFO", "STREAM", key) if self._ask("EXISTS", key) else []
+        return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def _measure_lag(self, is_at_end: bool) -> None:
-        """Note how far the positions are behind the ends of the streams, by the times in their ids."""
+        """Note how far the positions are behind the ends of the streams, by the times in their ids.
+
+        CommandError where one is beyond: XREAD finds nothing in a stream that was made again with smaller ids.
+        """
         if is_at_end:
             self.lag = Lag(0, 0.0)
-        elif time.monotonic() - self._lag_at >= LAG_S:
-            self._lag_at = time.monotonic()
-            behind = 0
-            for key, at in self._at.items():
-                flat = self._ask("XINFO", "STREAM", key) if self._ask("EXISTS", key) else []
-                facts = dict(zip(flat[::2], flat[1::2], strict=True))
-                last = facts.get(b"last-generated-id", b"0-0").decode()
-                behind = max(behind, _order(last)[0] - _order(at)[0])
+        if time.monotonic() - self._lag_at < LAG_S:
+            return
+        self._lag_at = time.monotonic()
+        behind = 0
+        for key, at in self._at.items():
+            if facts := self._facts(key):
+                _check_end(key, _last(facts), at)
+                behind = max(behind, _order(_last(facts))[0] - _order(at)[0])
+        if not is_at_end:
             self.lag = Lag(None, behind / 1000.0)
 
     def _follow(self, key: str, position: str) -> None:
@@ -231,6 +235,18 @@ def _of(fields: list[bytes], name: bytes) -> bytes | None:
         if fields[i] == name:
             return fields[i + 1]
     return None
+
+
+def _last(facts: Mapping[bytes, Any]) -> str:
+    return str(facts[b"last-generated-id"].decode())
+
+
+def _check_end(key: str, last: str, position: str) -> None:
+    if _order(last) < _order(position):
+        raise CommandError(
+            f"the redis stream {key!r} ends at {last}, before the stored position {position}: it was deleted and "
+            f"made again; forget the position first (shoal sources forget SOURCE)"
+        )
 
 
 def _order(entry: str) -> tuple[int, int]:
