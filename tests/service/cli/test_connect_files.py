@@ -21,7 +21,7 @@ from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 from shoal_service.cli.connectors.whole_file import WholeFileReader
 from shoal_service.cli.exits import CommandError, ExitCode
-from shoal_service.cli.readers import BadRows, ReadOptions, open_points
+from shoal_service.cli.readers import BadRows, Categories, ReadOptions, open_points
 from shoal_service.cli.root import app
 from shoal_service.client import Client
 from shoal_service.logs import make_log
@@ -394,6 +394,21 @@ def test_another_file_of_the_same_name_is_not_skipped(tmp_path: Path) -> None:
     write(tmp_path / "monday" / "day.ndjson", 12, 2)
     for stored in (positions["day.ndjson"], "line:12"):  # and one that an earlier version stored
         assert all_rows(tmp_path / "monday" / "day.ndjson", {"day.ndjson": stored}) == numbers(2, 12)
+
+
+def test_a_file_of_categories_has_a_position(tmp_path: Path) -> None:
+    """The command ended with an error of the format of a number."""
+    path = tmp_path / "a.ndjson"
+    positions: dict[str, str] = {}
+    path.write_text('["red","x"]\n["blue","y"]\n')
+    bad = BadRows("a.ndjson", categories=lambda: Categories("categorical"))
+    for found in ([["red", "x"], ["blue", "y"]], []):
+        reader = WholeFileReader(str(path), lambda: open_points(str(path), ReadOptions(), bad), count=5)
+        try:
+            assert all_points(reader, positions) == found
+        finally:
+            reader.close()
+    assert positions["a.ndjson"].startswith("line:2:")
 
 
 def test_a_file_of_the_same_name_in_another_folder_is_not_followed_in_its_place(

@@ -99,5 +99,5 @@ def _digest(chunk: "Chunk") -> str:
     """Digest of the first row of a file, by four digits: a sum in another order has other last bits."""
     first = chunk.points[:1]
     row = first.toarray() if hasattr(first, "toarray") else np.asarray(first)
-    text = " ".join(f"{value:.4g}" for value in row.ravel().tolist())
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    text = " ".join(value if isinstance(value, str) else f"{np.float64(value):.4g}" for value in row.ravel().tolist())
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
