@@ -41,8 +41,8 @@ def errors_naming_features(names: object) -> Iterator[None]:
         column = error.column
         if column is None or not isinstance(names, list | tuple) or column >= len(names):
             raise
-        said = str(error).replace(place_of(column), place_of(str(names[column])), 1)
-        raise type(error)(said, row=error.row) from None
+        before, _, after = str(error).rpartition(place_of(column))  # the last one: a text in the body may say the same
+        raise type(error)(f"{before}{place_of(str(names[column]))}{after}", row=error.row) from None
 
 
 def refuse_repeated(names: Sequence[str]) -> None:

@@ -88,7 +88,7 @@ async def test_batches_at_once_name_each_level_once(running: Any) -> None:
 async def test_what_is_refused_leaves_no_names(running: Any) -> None:
     await running.http.put("/streams/strict", json=SETTINGS)
     for points, words in (
-        ([[0.5, "eu"], [0.5, 3.0]], "row 1 holds 3.0 in column 1, which holds texts too"),
+        ([[0.5, "eu"], [0.5, 3.0]], "row 1 holds 3.0 in feature 'region', which holds texts too"),
         ([["fast", "eu"]], "column 'cpu', which is none of categories"),
         ([[0.5, "x" * 201]], "a text of 201 characters"),
         ([[0.5, "eu", 1.0]], "3 features"),

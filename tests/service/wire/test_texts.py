@@ -12,7 +12,7 @@ from wire_bodies import ARROW, JSON, LIMITS, MSGPACK, NDJSON, arrow_body
 
 from shoal.errors import NotFiniteError, NotNumericError, ShapeError, ShoalError
 from shoal_service.errors import MalformedBodyError
-from shoal_service.wire import Texts, decode, parse_points_query
+from shoal_service.wire import Texts, decode, errors_naming_features, parse_points_query
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
 from shoal_service.wire.record_columns import RecordColumns
@@ -85,6 +85,35 @@ def test_places_and_texts_of_messagepack_that_do_not_fit_are_refused(texts: Any,
         decode(body, MSGPACK, TEXTS)
 
 
+@pytest.mark.parametrize(
+    ("body", "media", "words"),
+    [
+        ('{"points": [{"b": 1e200, "a": 1}]}', JSON, "row 0 holds 1e.200 in feature 'b'"),
+        ('{"b": 1, "a": 1}\n{"a": 1e200, "b": 2}', NDJSON, "row 1 holds 1e.200 in feature 'a'"),
+        ('{"point": {"b": 1e200, "a": 1}, "key": "k"}', NDJSON, "row 0 holds 1e.200 in feature 'b'"),
+        (
+            '{"points": [{"b": "x", "a": 1}, {"b": 3, "a": 1}]}',
+            JSON,
+            "row 1 holds 3.0 in feature 'b', which",
+        ),
+        ('{"points": [[1, 2], [3, null]]}', JSON, "row 1 holds null in feature 'b'"),
+        ('{"points": [["column 1", true]]}', JSON, "row 0 holds true in feature 'b'"),
+        ('{"points": [[1, {"column 1": 2}]]}', JSON, "in feature 'b', which is not a number"),
+    ],
+)
+def test_a_bad_value_is_told_by_the_names_in_its_body_or_else_by_those_of_its_stream(
+    body: str, media: str, words: str
+) -> None:
+    """Bodies name features in another order than their stream, and texts may look like the place of a value."""
+    with pytest.raises((NotFiniteError, NotNumericError), match=words), errors_naming_features(("a", "b")):
+        decode(body.encode(), media, TEXTS)
+    with (
+        pytest.raises(NotNumericError, match="row 0 holds \"column 1\" in feature 'b'"),
+        errors_naming_features(("a", "b")),
+    ):
+        decode(b'{"points": [[1, "column 1"]]}', JSON, LIMITS)
+
+
 def test_sparse_rows_of_messagepack_have_no_texts() -> None:
     arrays = {"indptr": np.array([0, 1]), "indices": np.array([0], np.int32), "values": np.ones(1)}
     body = {"d": 3, **{name: array.tobytes() for name, array in arrays.items()}, "c": [[0, ["a", "b"]]]}
@@ -101,7 +130,7 @@ def test_dictionaries_of_texts_are_texts_and_each_batch_may_have_its_own() -> No
     np.testing.assert_array_equal(points.x[:, 0], [0.0, 1.0, 0.0, 2.0, 0.0])
     np.testing.assert_array_equal(points.x[:, 1], [1.0, 2.0, 3.0, 4.0, 5.0])
     assert points.texts == ((0, ("b", "a", "c")),)
-    with pytest.raises(NotNumericError, match="row 4 holds null in column 0"):
+    with pytest.raises(NotNumericError, match="row 4 holds null in feature 'region'"):
         decode(arrow_body(first, batch(["a", None], [1.0, 2.0])), ARROW, TEXTS)
     with pytest.raises(NotNumericError, match="'region' holds dictionary"):
         decode(arrow_body(first), ARROW, LIMITS)

@@ -60,9 +60,9 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
     batches = [batch for batch in batches if batch.num_rows]
-    batches, texts = _without_texts(pa, batches, features, limits.holes) if limits.texts else (batches, None)
     names = _feature_names(pa, [schema.field(i) for i in features])
     with errors_naming_features(names):
+        batches, texts = _without_texts(pa, batches, features, limits.holes) if limits.texts else (batches, None)
         x = _table([batch.select(features) for batch in batches] if columns else batches, width, dtype, limits.holes)
     if not columns:
         return Points(x, names=names, texts=texts)

@@ -120,7 +120,8 @@ def _decode_named(body: Body, limits: WireLimits) -> Points:
     if named.feature_names is not None:
         raise FeatureNamesError("the rows name their features; leave out feature_names, or send arrays of numbers")
     ordered, names = named_rows(named.points)
-    x, texts = table_with_texts(ordered, limits)
+    with errors_naming_features(names):
+        x, texts = table_with_texts(ordered, limits)
     return Points(x, named.checked(limits), names, texts)
 
 

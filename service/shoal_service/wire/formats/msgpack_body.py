@@ -65,7 +65,7 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
     names = checked_names(fields.f, x.shape[1])
     with errors_naming_features(names):
         check_values(x, holes=limits.holes)
-    texts = None if fields.c is None else checked_texts(fields.c, x, limits)
+        texts = None if fields.c is None else checked_texts(fields.c, x, limits)
     return Points(x, _record_fields(fields, len(x), limits), names, texts)
 
 

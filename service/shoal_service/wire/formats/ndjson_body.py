@@ -16,6 +16,7 @@ import msgspec
 
 from shoal.errors import did_you_mean
 from shoal_service.errors import MalformedBodyError, RecordFieldError
+from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
 from shoal_service.wire.formats.text_columns import table_with_texts
@@ -104,7 +105,8 @@ def _decode_named_rows(body: Body, limits: WireLimits) -> Points:
     if len(rows) != sum(1 for _ in _lines(body)):
         _refuse_named(body, "a line does not hold exactly one row", limits)
     ordered, names = named_rows(rows)
-    x, texts = table_with_texts(ordered, limits)
+    with errors_naming_features(names):
+        x, texts = table_with_texts(ordered, limits)
     return Points(x, None, names, texts)
 
 
@@ -127,7 +129,8 @@ def _decode_records(body: Body, limits: WireLimits, n_features: int | None) -> P
     if named:
         _check_lines(body, len(lines), None, limits)
         ordered, names = named_rows([line.point for line in lines])
-        x, texts = table_with_texts(ordered, limits)
+        with errors_naming_features(names):
+            x, texts = table_with_texts(ordered, limits)
         return Points(x, _checked(lines, limits), names, texts)
     rows: list[Any] = [line if isinstance(line, list) else line.point for line in lines]
     sparse = bool(rows) and isinstance(rows[0], SparseRow)

@@ -48,11 +48,15 @@ def places_of(values: Sequence[Any], column: int, *, holes: bool = False) -> tup
             continue
         if not isinstance(value, str):
             raise NotNumericError(
-                f"row {row} holds {shown(value)} in column {column}, which holds texts too; send one kind", row=row
+                f"row {row} holds {shown(value)} in column {column}, which holds texts too; send one kind",
+                row=row,
+                column=column,
             )
         if not 1 <= len(value) <= MAX_TEXT:
             raise NotNumericError(
-                f"row {row} holds a text of {len(value)} characters in column {column}; send 1 to {MAX_TEXT}", row=row
+                f"row {row} holds a text of {len(value)} characters in column {column}; send 1 to {MAX_TEXT}",
+                row=row,
+                column=column,
             )
     texts = tuple(text for text in dict.fromkeys(values) if text is not None)
     places: dict[str | None, float | None] = {text: float(place) for place, text in enumerate(texts)}
