@@ -14,10 +14,11 @@ import redis
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.cli.connectors import SourceAwayError
 from shoal_service.cli.connectors import exporter as exporter_module
+from shoal_service.cli.connectors import sinks as sinks_module
 from shoal_service.cli.connectors.exporter import Exporter
 from shoal_service.cli.connectors.sinks import KafkaSink, ParquetSink, RedisSink, Row, Sink
 from shoal_service.cli.exits import CommandError, ExitCode
-from shoal_service.client import Client, StreamEvent, UnreachableError
+from shoal_service.client import Client, NotFoundError, StreamEvent, UnreachableError
 from shoal_service.logs import make_log
 
 LOG = make_log("error")
@@ -25,16 +26,18 @@ IDS = [f"inc.{seq}.0" for seq in range(1, 13)]
 
 
 class Feed:
-    """A stream with twelve events, and records that change."""
+    """A stream with twelve events, which is deleted after them, and records that change."""
 
     def __init__(self) -> None:
         self.asked: list[str | None] = []
 
-    def events(self, after: str | None) -> Iterator[StreamEvent]:
+    def events(self, after: str | None, *, on_connect: Callable[[], None]) -> Iterator[StreamEvent]:
+        on_connect()
         first = 0 if after in (None, "0") else IDS.index(str(after)) + 1
         for i in range(first, len(IDS)):
             kind = "merged" if i == 9 else "born"
             yield StreamEvent(IDS[i], kind, (), (i,), i, i, None, None, raw={"log_offset": i, "children": [i]})
+        raise NotFoundError("no such stream")
 
     def changed_records(self, since: str | None) -> list[Any]:
         self.asked.append(since)
@@ -203,9 +206,9 @@ class RestartedServer(Feed):
         super().__init__()
         self.began: list[str | None] = []
 
-    def events(self, after: str | None) -> Iterator[StreamEvent]:
+    def events(self, after: str | None, *, on_connect: Callable[[], None]) -> Iterator[StreamEvent]:
         self.began.append(after)
-        for event in super().events(after):
+        for event in super().events(after, on_connect=on_connect):
             if event.id == IDS[4] and len(self.began) < 3:
                 raise UnreachableError("connection refused", retryable=True)
             yield event
@@ -219,6 +222,29 @@ def test_with_follow_the_server_may_restart_and_the_end_of_the_stream_ends_the_e
     assert feed.began == ["0", IDS[3], IDS[3]]
     rows = [row for path in sorted(tmp_path.glob("*.parquet")) for row in parquet.read_table(path).to_pylist()]
     assert [row["id"] for row in rows] == IDS
+
+
+def test_a_stream_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    class Nothing(Feed):
+        def events(self, after: str | None, *, on_connect: Callable[[], None]) -> Iterator[StreamEvent]:
+            raise NotFoundError("no such stream")
+
+    run = Exporter(Nothing(), ParquetSink(tmp_path), LOG, assignments=False, follow=True)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError):
+        run.run(Nothing())  # type: ignore[arg-type]
+
+
+@pytest.mark.redis
+def test_more_rows_than_a_command_may_have_come_in_order(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_MOST_ROWS", 5)
+    sink = RedisSink(redis_server.url, "long")
+    sink.write([Row(one, "born", {}) for one in IDS], IDS[-1])
+    assert sink.position() == IDS[-1]
+    sink.close()
+    with redis_server.client() as client:
+        assert [fields[b"id"].decode() for _, fields in client.xrange("long")] == IDS
 
 
 @pytest.mark.redis
@@ -285,8 +311,10 @@ def test_events_of_a_real_stream_are_exported(
     class Once:
         """The stored events of the stream: the transport of the test cannot hold an answer open."""
 
-        def events(self, after: str | None) -> Iterator[StreamEvent]:
+        def events(self, after: str | None, *, on_connect: Callable[[], None]) -> Iterator[StreamEvent]:
+            on_connect()
             yield StreamEvent("x.1.0", "merged", (), (), 400, 400, None, None, raw={"log_offset": 400})
+            raise NotFoundError("no such stream")
 
     sink = ParquetSink(tmp_path)
     run = Exporter(client, sink, LOG, assignments=True, follow=False)

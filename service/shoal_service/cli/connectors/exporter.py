@@ -60,15 +60,16 @@ class Exporter:
                 return
 
     def _read_events(self, reader: "Client", after: str) -> None:
-        from shoal_service.client import ShoalClientError
+        from shoal_service.client import NotFoundError, ShoalClientError
 
-        pause = PAUSE_S
+        pause, answered = PAUSE_S, threading.Event()
         while not self._stop.is_set():
             try:
-                for event in reader.events(after):
+                for event in reader.events(after, on_connect=answered.set):
                     self._read.put(event)
                     after, pause = event.id or after, PAUSE_S
-                self._read.put(None)
+            except NotFoundError as error:
+                self._read.put(None if answered.is_set() else error)  # deleted meanwhile, or a wrong name
                 return
             except Exception as error:  # noqa: BLE001 - raised in the thread that writes
                 if not (self._follow and isinstance(error, ShoalClientError) and error.retryable):

@@ -49,14 +49,18 @@ _ADD = """
 for i = 2, #ARGV, 3 do
     redis.call('XADD', KEYS[1], '*', 'id', ARGV[i], 'kind', ARGV[i + 1], 'data', ARGV[i + 2])
 end
-redis.call('SET', KEYS[2], ARGV[1])
+if ARGV[1] ~= '' then
+    redis.call('SET', KEYS[2], ARGV[1])
+end
 """
 """Rows, and then the position. An error ends a script, while a transaction would go on and write the position."""
+_MOST_ROWS = 100_000
+"""Most rows of one step: before version 7, Redis refuses a command of more than 1,048,576 words."""
 
 
 class RedisSink:
     """Redis stream with one entry for each row, fields `id`, `kind` and `data`. The position is the key `KEY:position`,
-    which is written in the same step.
+    which is written in the same step; with more than 100,000 rows in that of the last ones.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -75,7 +79,13 @@ class RedisSink:
 
     def write(self, rows: Sequence[Row], position: str) -> None:
         """See `Sink.write`."""
-        fields = [field for row in rows for field in (row.id, row.kind, row.json())]
+        for start in range(0, len(rows), _MOST_ROWS):
+            part = rows[start : start + _MOST_ROWS]
+            fields = [field for row in part for field in (row.id, row.kind, row.json())]
+            self._add(position if start + len(part) == len(rows) else "", fields)
+
+    def _add(self, position: str, fields: list[Any]) -> None:
+        """Add rows, and set the position unless it is empty."""
         self._do(lambda: self._client.eval(_ADD, 2, self._key, f"{self._key}:position", position, *fields))
 
     def close(self) -> None:
