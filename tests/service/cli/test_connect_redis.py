@@ -205,8 +205,12 @@ def test_entries_that_were_trimmed_unread_are_said(rig: Rig, source: redis.Redis
     assert log.said == []
     source.xtrim("k", minid=ids[3], approximate=False)
     reader.begin({"k": ids[1]})
-    reader.close()
     assert log.said == [("entries_gone", ids[1], ids[3])]
+    source.xtrim("k", maxlen=0, approximate=False)
+    for stored in (ids[3], ids[2]):
+        reader.begin({"k": stored})
+    reader.close()
+    assert log.said[1:] == [("entries_gone", ids[2], ids[3])]
 
 
 class _Warnings:

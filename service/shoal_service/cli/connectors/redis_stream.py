@@ -127,9 +127,8 @@ class RedisStreamReader:
         if stored is not None:
             _check_end(key, last, stored)
             deleted = facts.get(b"max-deleted-entry-id", b"0-0").decode()
-            first = facts.get(b"recorded-first-entry-id", b"0-0").decode()
-            trimmed = _order(first) > _order(stored) and not self._ask("XRANGE", key, stored, stored)
-            if trimmed or _order(deleted) > _order(stored):
+            first = facts.get(b"recorded-first-entry-id", b"0-0").decode() if facts[b"length"] else last
+            if max(_order(deleted), _order(first)) > _order(stored):
                 self._log.warning("entries_gone", key=key, stored=stored, deleted_up_to=deleted, first=first)
         return last
 
