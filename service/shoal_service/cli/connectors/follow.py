@@ -87,7 +87,7 @@ class FileFollower:
                 f"{path} is compressed, and a compressed file is not followed; ingest it without --follow"
             )
         self._partition = quote(path.name, safe=".:_-")[:150]
-        self._folder = _digest(str(path.absolute().parent).encode())
+        self._folder = _digest(os.path.abspath(path.parent).encode("utf-8", "surrogateescape"))
         self._file: IO[bytes] | None = None
         self._offset = 0
         self._rest = b""
