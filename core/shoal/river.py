@@ -128,13 +128,14 @@ class DPMixtureClusterer(base.Clusterer):
         if self._n == 0:
             return np.full(len(rows), NO_COMPONENT, dtype=np.int64)
         table = self._table(rows)
-        found, known = np.full(len(rows), self._heaviest(), dtype=np.int64), _has_value(table)
+        known = _has_value(table)
+        if known.all():
+            return self._model.predict(table)
+        heaviest = self._model.component_ids_[self._model.weights_.argmax()]
+        found = np.full(len(rows), heaviest, dtype=np.int64)
         if known.any():
             found[known] = self._model.predict(table[known])
         return found
-
-    def _heaviest(self) -> int:
-        return int(self._model.component_ids_[self._model.weights_.argmax()])
 
     def _learn(self, rows: list[Mapping[Hashable, Any]]) -> None:
         while rows:

@@ -112,9 +112,8 @@ class Fitted:
         start, live, checked = 0, False, False
         while start < len(x):
             if not checked and not self.state.settings.undecided:
-                self.state.settings.check_chosen_domain(
-                    unweighted(x)
-                )  # all rows, so that an error counts from the first
+                # All rows, so that an error counts from the first one.
+                self.state.settings.check_chosen_domain(unweighted(x))
                 checked = True
             until = points_until_refinement(self.state)
             if self.state.settings.undecided:  # the rows after the choice must be of the family's domain
