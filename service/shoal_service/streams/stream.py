@@ -302,7 +302,7 @@ class Stream:
         if not self._labels.known:
             await self.labels()
         elif self._labels.fresh is None:
-            self._read_labels().add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._read_labels()
         labels = self._labels.last
         if view is None or not labels.given:
             return {}
@@ -316,6 +316,7 @@ class Stream:
         reading = self._reading_labels
         if reading is None or reading.done():
             reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # also if nobody waits
         return reading
 
     async def labels(self) -> Labels:

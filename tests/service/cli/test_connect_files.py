@@ -402,7 +402,8 @@ def test_a_file_of_categories_has_a_position(tmp_path: Path) -> None:
     positions: dict[str, str] = {}
     path.write_text('["red","x"]\n["blue","y"]\n')
     bad = BadRows("a.ndjson", categories=lambda: Categories("categorical"))
-    for found in ([["red", "x"], ["blue", "y"]], []):
+    rows: list[Any] = [["red", "x"], ["blue", "y"]]
+    for found in (rows, []):
         reader = WholeFileReader(str(path), lambda: open_points(str(path), ReadOptions(), bad), count=5)
         try:
             assert all_points(reader, positions) == found
