@@ -25,8 +25,8 @@ class ViewSink(Protocol):
         """The last entry of the view that is shown. -1 when none is."""
 
     def expect(self, seq: int, until: float) -> None:
-        """Announce that the log is replayed up to an entry, which readers may have seen. Until that time (monotonic
-        clock) they had better wait for it.
+        """Announce that the log is replayed up to an entry, which readers may have seen. They should wait for it, but
+        not longer than until that time (monotonic clock).
         """
 
     def publish(self, view: PublishedView) -> None:
