@@ -20,6 +20,7 @@ from shoal_service.cli.connectors.follow import FileFollower
 from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 from shoal_service.cli.connectors.whole_file import WholeFileReader
+from shoal_service.cli.embedding import TextFile
 from shoal_service.cli.exits import CommandError, ExitCode
 from shoal_service.cli.readers import BadRows, Categories, ReadOptions, open_points
 from shoal_service.cli.root import app
@@ -410,6 +411,30 @@ def test_a_file_of_categories_has_a_position(tmp_path: Path) -> None:
         finally:
             reader.close()
     assert positions["a.ndjson"].startswith("line:2:")
+
+
+def test_a_file_of_texts_is_known_by_its_first_text(tmp_path: Path) -> None:
+    """Embedders of texts in batches give a text other last bits beside other texts."""
+    path, rng = tmp_path / "a.txt", np.random.default_rng(0)
+    positions: dict[str, str] = {}
+
+    class Noisy:
+        def embed(self, texts: list[str]) -> Any:
+            return rng.normal(size=(len(texts), 2))
+
+    def n_read() -> int:
+        reader = WholeFileReader(str(path), lambda: TextFile(str(path), Noisy(), BadRows("a.txt")), count=5)  # type: ignore[arg-type]
+        try:
+            return len(all_points(reader, positions))
+        finally:
+            reader.close()
+
+    for text, n in (("one\ntwo\n", 2), ("one\ntwo\nthree\n", 1)):
+        path.write_text(text)
+        assert n_read() == n
+    path.write_text("two\n")
+    with pytest.raises(CommandError, match="begins with another row"):
+        n_read()
 
 
 def test_a_file_of_the_same_name_in_another_folder_is_not_followed_in_its_place(

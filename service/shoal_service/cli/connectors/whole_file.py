@@ -6,7 +6,7 @@ Standard input that begins again counts as the same one: the rows up to the stor
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -96,8 +96,11 @@ def _place(position: str) -> tuple[int, str]:
 
 
 def _digest(chunk: "Chunk") -> str:
-    """Digest of the first row of a file, by four digits: a sum in another order has other last bits."""
-    first = chunk.points[:1]
-    row = first.toarray() if hasattr(first, "toarray") else np.asarray(first)
-    text = " ".join(value if isinstance(value, str) else f"{np.float64(value):.4g}" for value in row.ravel().tolist())
+    """Digest of the first row of a file. Of an embedded text: its numbers depend on the texts beside it."""
+    if chunk.texts is not None:
+        row: list[Any] = [chunk.texts[0]]
+    else:
+        first = chunk.points[:1]
+        row = np.asarray(first.toarray() if hasattr(first, "toarray") else first).ravel().tolist()
+    text = " ".join(value if isinstance(value, str) else f"{np.float64(value):.17g}" for value in row)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -49,8 +49,8 @@ class TextFile:
         while block := list(itertools.islice(numbered, self._chunk_rows)):
             texts = [(n, text) for n, line in block if (text := _text(line, n, self.bad))]
             if texts:
-                x = self._embedder.embed([text for _, text in texts])
-                yield Chunk(x, self._fields(texts), "line", np.array([n for n, _ in texts], np.int64))
+                numbers, embedded = np.array([n for n, _ in texts], np.int64), [text for _, text in texts]
+                yield Chunk(self._embedder.embed(embedded), self._fields(texts), "line", numbers, texts=embedded)
 
     def _fields(self, texts: list[tuple[int, str]]) -> Fields:
         if not self._keep:

@@ -41,6 +41,8 @@ class Chunk(NamedTuple):
     """(n,) place of each row, in `unit`."""
     names: Sequence[str] | None = None
     """Names of the columns, where the file has them."""
+    texts: Sequence[str] | None = None
+    """The texts that were embedded as the points."""
 
     def place(self, i: int) -> Place:
         """Place of a row in the file."""
