@@ -173,8 +173,10 @@ class AccessControl:
             raise ParameterError("the key would have expired already; give a time in the future")
         secret = new_secret()
         key = AccessKey(uuid.uuid4().hex[:16], name, digest_of(secret), grant.to_body(), now)
-        self._store.put_access_key(key, only=only)
-        self.load()
+        try:
+            self._store.put_access_key(key, only=only)
+        finally:
+            self.load()  # also of another process, which made the first one just before
         return CreatedKey(self._record(key), secret)
 
     def revoke(self, key_id: str) -> None:

@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
 """Longest wait of a change of settings for the stream to be loaded."""
+FIRST_LABELS_S = 1.0
+"""Longest wait of an answer about points for labels that were never read."""
 LABELS_S = 0.3
 """Longest wait of a reader for labels that are known, but may have changed."""
 PACE_S, PACE_POLL_S = 1.0, 0.01
@@ -296,20 +298,22 @@ class Stream:
     async def shown_labels(self) -> Mapping[int, Label]:
         """The labels that the components of the view have, as they were read last.
 
-        They are read again in the background, so that an answer about points does not wait for the store.
+        They are read again in the background, so that an answer about points does not wait for the store, except for a
+        second until they were read once.
         """
         view = self.view_source.board.view
         if not self._labels.known:
-            await self.labels()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.labels(), FIRST_LABELS_S)
         elif self._labels.fresh is None:
             self._read_labels()
         labels = self._labels.last
         if view is None or not labels.given:
             return {}
-        entry = (view.seq, view.log_offset)
-        if self._shown_labels is None or self._shown_labels[:2] != (entry, labels.version):
-            self._shown_labels = (entry, labels.version, labels.shown(view))
-        return self._shown_labels[2]
+        known, shown = ((view.seq, view.log_offset), labels.version), self._shown_labels
+        if shown is None or shown[:2] != known:
+            shown = self._shown_labels = (*known, await asyncio.to_thread(labels.shown, view))
+        return shown[2]
 
     def _read_labels(self) -> "asyncio.Task[Labels]":
         """The read of the labels that is under way, or a new one."""
