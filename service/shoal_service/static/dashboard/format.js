@@ -53,11 +53,12 @@ export function counted(n, one, many = `${one}s`) {
 }
 
 /**
- * A name that people gave, as one part of a sentence: its direction of writing changes nothing around it.
+ * A name that people gave, as one part of a sentence: its direction of writing changes nothing around it. Plain ASCII
+ * stays as it is, to be found and copied.
  * @param {string} name
  */
 export function isolated(name) {
-  return `\u2068${name}\u2069`;
+  return /^[ -~]*$/.test(name) ? name : `\u2068${name}\u2069`;
 }
 
 /**
