@@ -12,7 +12,6 @@ import pytest
 import structlog
 from fastapi import FastAPI
 
-from harness.forked import Forked, run
 from harness.ports import free_port
 from harness.waiting import PATIENCE_S
 from shoal.errors import SettingError
@@ -168,7 +167,7 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
 
 def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_path: Path, port: int) -> None:
     settings = environment(port=port, data_dir=tmp_path / "data", shutdown_s=60)
-    process = Forked(
+    process = subprocess.Popen(
         [sys.executable, "-c", SERVE], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
@@ -219,7 +218,7 @@ def has_read(port: int) -> None:
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
         settings = environment(port=port, data_dir=tmp_path / "data")
-        found = run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=120)
+        found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=120)
     assert found.returncode == 6
     assert found.stderr.strip().splitlines()[-1].startswith("error: cannot listen on 127.0.0.1")
     assert "Traceback" not in found.stderr

@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from harness.forked import Forked
 from harness.ports import free_port
 from harness.waiting import PATIENCE_S
 from shoal.errors import SettingError
@@ -71,7 +70,7 @@ def served(pair: Pair, tmp_path: Path, process_environment: Callable[..., dict[s
     files = ["--tls-cert", pair[0], "--tls-key", pair[1]]
     command = [sys.executable, "-c", "from shoal_service.cli import main; main()", "serve", "--port", "0", *files]
     with (tmp_path / "log").open("wb") as log:
-        process = Forked(
+        process = subprocess.Popen(
             [*map(str, command), "--data", str(tmp_path / "data")],
             env=process_environment(),
             stdout=subprocess.PIPE,

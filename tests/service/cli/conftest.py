@@ -20,7 +20,6 @@ sys.path.append(str(Path(__file__).parents[1] / "client"))
 
 from fake_shoal import Deliver, FakeShoal
 
-from harness import forked
 from shoal_service.cli import app
 
 
@@ -100,7 +99,9 @@ def shoal_process() -> Callable[..., "subprocess.CompletedProcess[bytes]"]:
     """Run the command in a process of its own, as the installed script does."""
 
     def run(*arguments: object, stdin: bytes | None = None, **more: Any) -> "subprocess.CompletedProcess[bytes]":
-        return forked.run(command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=120, **more)
+        return subprocess.run(
+            command(*arguments), input=stdin, env=environment(), capture_output=True, timeout=120, **more
+        )
 
     return run
 

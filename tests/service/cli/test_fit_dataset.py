@@ -14,7 +14,6 @@ import pyarrow.parquet as parquet
 import pytest
 from typer.testing import Result
 
-from harness.forked import Forked
 from shoal import DPMixture
 from shoal_service.cli.exits import ExitCode
 
@@ -61,7 +60,7 @@ def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path, process
     command = process_parts[0]("fit", folder, "--executor", "in-process", "--columns", "x,y")
     terminal, end = pty.openpty()
     environment = os.environ | {"COLUMNS": "150", "TERM": "xterm"}
-    with Forked(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
+    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
         os.close(end)
         said = b""
         try:

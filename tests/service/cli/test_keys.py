@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from harness.forked import run
 from harness.web import WEB
 from shoal_service.access import AccessControl
 from shoal_service.client import AccessError, Client
@@ -116,7 +115,7 @@ def served(process_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> It
     command, environment = process_parts
     folder = tmp_path_factory.mktemp("keyed")
     create = command("keys", "create", "--name", "admin", "--scope", "admin", "--data", folder / "data")
-    made = run(create, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    made = subprocess.run(create, env=environment(), capture_output=True, text=True, timeout=120, check=True)
     assert SECRET.fullmatch(made.stdout)
     assert made.stderr == ""
     with (folder / "log").open("wb") as log:
@@ -145,7 +144,7 @@ def test_a_key_made_over_http_works_until_another_process_revokes_it(
 
     def shoal(*arguments: object, key: str = admin) -> "subprocess.CompletedProcess[str]":
         own = environment() | {"SHOAL_API_KEY": key, "SHOAL_URL": address}
-        return run(command(*arguments), env=own, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command(*arguments), env=own, capture_output=True, text=True, timeout=120)
 
     assert WEB.get(f"{address}/streams").status_code == 401
     made = shoal("keys", "create", "--name", "reader", "--scope", "read", "--expires", "1h")

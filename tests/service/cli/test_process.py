@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from fake_shoal import Deliver, FakeShoal
 
-from harness.forked import Forked, run
 from harness.short_form import longer
 from harness.waiting import PATIENCE_S, eventually
 
@@ -50,7 +49,7 @@ def test_errors_go_to_stderr_and_set_the_exit_code(shoal_process: Process, file:
 
 def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
-    with Forked(
+    with subprocess.Popen(
         command("ingest", "-", "--url", url, "--batch-size", 1000), env=environment(), stdin=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
@@ -65,7 +64,7 @@ def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, proces
 
 def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
-    with Forked(
+    with subprocess.Popen(
         command("ingest", "-", "--url", url, "--batch-size", 1), env=environment(), stdin=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
@@ -78,8 +77,11 @@ def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_p
 def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, process_parts: Parts) -> None:
     command, environment = process_parts
     httpx.put(f"{url}/streams/default", json={"n_features": 2})
-    assert run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode == 0
-    with Forked(
+    assert (
+        subprocess.run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode
+        == 0
+    )
+    with subprocess.Popen(
         command("predict", file, "--url", url), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
@@ -99,7 +101,7 @@ def accept_interrupts() -> None:
 def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
     ours, theirs = pty.openpty()
-    with Forked(
+    with subprocess.Popen(
         command("ingest", "-", "--url", url),
         env=environment() | {"TERM": "xterm", "COLUMNS": "200"},
         stdin=subprocess.PIPE,
@@ -126,7 +128,7 @@ def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_p
     command, environment = process_parts
     ours, theirs = pty.openpty()
     environment_ = environment() | {"TERM": "xterm", "COLUMNS": "100"}
-    with Forked(
+    with subprocess.Popen(
         command("ingest", file, "--url", url), env=environment_, stdout=subprocess.PIPE, stderr=theirs
     ) as process:
         os.close(theirs)
@@ -154,7 +156,7 @@ def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, proce
     ours, theirs = pty.openpty()
     environment_ = environment() | {"TERM": "xterm", "COLUMNS": "120"}
     fit = ("fit", file, "--method", "vdp", "--family", "diagonal", "--json")
-    with Forked(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
+    with subprocess.Popen(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         drawn = _until_the_end(ours).decode()
         printed, _ = process.communicate(timeout=120)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from harness.forked import Forked
 from shoal_service.client import Client
 
 pytestmark = pytest.mark.system
@@ -42,7 +41,7 @@ def served(process_parts: Parts, data: Path) -> Iterator[Served]:
     """A service on a free port: (address, process), ready. Ended by the last test."""
     command, environment = process_parts
     arguments = command("serve", "--port", 0, "--data", data)
-    with Forked(arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         line = process.stdout.readline().decode()
         assert line.startswith("shoal listens on http://127.0.0.1:"), line

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 import redis
 
-from harness.forked import forking
 from harness.in_turn import in_turn
 from harness.redis_server import RedisServer, running_redis
 from harness.short_form import longer
@@ -43,18 +42,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the state of a source at once, and start it again soon."""
     monkeypatch.setattr(supervisor, "SAVE_S", 0.05)
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
-
-
-@pytest.fixture(autouse=True)
-def forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fork the children from a process that has imported their module, except where a test wants them from nothing."""
-    with contextlib.nullcontext() if "from_nothing" in request.fixturenames else forking():
-        yield
-
-
-@pytest.fixture
-def from_nothing() -> None:
-    """The children are started as a service starts them."""
 
 
 @pytest.fixture(scope="module")
@@ -707,7 +694,6 @@ async def test_links_in_a_folder_of_parquet_do_not_lead_out(start: Any, tmp_path
 
 
 @ON_MEMORY
-@pytest.mark.usefixtures("from_nothing")
 async def test_a_folder_of_parquet_is_read(start: Any, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness.forked import Forked
 from shoal_service.errors import LogGapError, StaleWriterError
 from shoal_service.store import Checkpoint
 from shoal_service.store.sqlite.chunks import CHUNK_BYTES
@@ -193,7 +192,7 @@ def test_a_checkpoint_torn_by_kill_9_leaves_the_last_whole_one(
     rounds = 2
     saved = 0
     for round_ in range(rounds):
-        child = Forked(
+        child = subprocess.Popen(
             [sys.executable, "-c", TORN, str(opened.folder)], env=package_path, stdout=subprocess.PIPE, text=True
         )
         with child:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from harness.forked import Forked
 from harness.short_form import longer
 from shoal_service.store import EntryKind, SqliteStore, Store
 from shoal_service.store.sqlite.schema import DATABASE_FILE
@@ -43,7 +42,7 @@ class Acknowledged(NamedTuple):
 
 def run_and_kill(folder: Path, seed: int, delay_s: float, environment: dict[str, str]) -> list[list[str]]:
     """What a child said before it was killed."""
-    child = Forked(
+    child = subprocess.Popen(
         [sys.executable, str(APPENDER), str(folder), str(seed)], env=environment, stdout=subprocess.PIPE, text=True
     )
     with child:

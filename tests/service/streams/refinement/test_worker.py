@@ -7,15 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
-from harness.forked import forking
 from harness.waiting import eventually_async
 from shoal_service.errors import NotReadyError, StoreUnavailableError
 from shoal_service.logs import make_log
@@ -35,18 +32,6 @@ async def ask(works: Any) -> Any:
 
 async def child_of(works: Any) -> int:
     return int(await eventually_async(lambda: works.worker.child_pid, "no child was started", pause_s=0.005))
-
-
-@pytest.fixture(autouse=True)
-def forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fork the children from a process that has imported their module, except where a test wants them from nothing."""
-    with nullcontext() if "from_nothing" in request.fixturenames else forking():
-        yield
-
-
-@pytest.fixture
-def from_nothing() -> None:
-    """The children are started as a service starts them."""
 
 
 class StoppedClock:
@@ -74,7 +59,6 @@ async def fed(works: Any, grid: np.ndarray, small: Any) -> Any:
     return works
 
 
-@pytest.mark.usefixtures("from_nothing")
 async def test_a_child_makes_the_refinement(fed: Any) -> None:
     asked = await ask(fed)
     (done,) = await fed.settled(asked.id)
