@@ -26,6 +26,7 @@ from shoal_service.streams import (
     RecentPoints,
     of_each,
     projected,
+    texts_of,
 )
 from shoal_service.wire import encode, first_points
 from shoal_service.wire.models import ProjectionIn, ProjectionOut, SampleOut, decode_projection
@@ -60,8 +61,11 @@ async def sample(
     wait_s = service.wait_s(timeout)
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
     found = await service.recent_points.newest(view, n, after, wait_s)
+    labels = await service.streams.shown_labels(stream_of(request))
+    texts = texts_of(sorted(set(found.learnt["component"].tolist())), labels) if labels else {}
+    named = {"labels": texts} if texts else {}
     points = first_points(found.x, len(found.keys))
-    return json_answer(encode({**head_of(view)._asdict(), "points": points, **_said(found)}))
+    return json_answer(encode({**head_of(view)._asdict(), **named, "points": points, **_said(found)}))
 
 
 @endpoints.post(

@@ -52,6 +52,7 @@ async def test_a_label_is_in_every_answer_that_shows_the_component(running: Any,
     assert dict(zip(plane["ids"], plane["label"], strict=True)) == {i: row["label"] for i, row in rows.items()}
     own, others = first["mean"], second["mean"]
     named = {"labels": {str(first["id"]): said["label"]}}
+    assert (await running.json("/sample")).items() >= named.items()
     for path, wait in (("/predict", ""), ("/score", ""), ("/ingest", "?wait=applied&timeout=60")):
         reply = (await running.http.post(path + wait, json={"points": [others, own]})).json()
         assert reply.items() >= named.items(), path

@@ -38,6 +38,8 @@ class SampleOut(StreamAnswer):
 
     model_config = example(**STREAM, points=[[1.2, 3.4], [0.9, 3.1]], **_SAID)
 
+    labels: dict[str, str] | None = None
+    """Labels of components in this answer, by id; only where one of them has a label."""
     points: list[Any]
     """As in the body of `/ingest`: lists of numbers, or sparse rows."""
     components: list[int]
