@@ -5,8 +5,8 @@ DATA   ?= shoal-data
 PORT   ?= 8000
 BIN    := $(VENV)/bin
 PAPERS ?= --quick
-# Processes that run tests: half as many again as there are processors, as many tests wait for servers.
-JOBS   ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(n + (n + 1) // 2)')
+# Processes that run tests: twice as many as there are processors, as many tests wait for servers.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 # One BLAS thread per process, unless you set another number. On a busy machine, more threads make it much slower.
 export OMP_NUM_THREADS ?= 1
