@@ -19,8 +19,9 @@ _FAR_SHARE = 0.1
 this share of all. Their spread would hide all other clusters: a twentieth of the points at a hundred deviations did."""
 
 _SUSPECT_RATIO = 6.0
-"""Where one is far, the farthest is so many times as far from the mean as the median component. The mean itself moves
-by at most a tenth of its distance: (20 - 2) / (1 + 2)."""
+"""For a first look that is cheap, at distances from the mean. Let the median component be at distance 1 from the middle
+and the farthest at 20. With a tenth of the mass there, the mean is up to 2 off the middle. Seen from the mean, the
+farthest then is at least (20 - 2) / (1 + 2) times as far as the median one."""
 
 
 class Hierarchy(NamedTuple):

@@ -129,8 +129,10 @@ def _prolongs(settings: StreamSettings, rows: Points) -> bool:
         return False
     room = 2 * row_elements(rows) * len(rows) * 8 <= settings.max_state_bytes // BUFFER_SHARE
     blocks = blocks_of(FAMILIES[settings.family])
-    real = [block.columns for block in blocks if block.kind.domain.located] or [slice(None)] * settings.domain.located
-    return room and any(bool(np.all(part == part[:1])) for part in (np.asarray(rows)[:, columns] for columns in real))
+    real = [np.asarray(rows)[:, block.columns] for block in blocks if block.kind.domain.located]
+    if not blocks and settings.domain.located:
+        real = [np.asarray(rows)]
+    return room and any(bool(np.all(part == part[:1])) for part in real)
 
 
 def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Array, IntArray]:
