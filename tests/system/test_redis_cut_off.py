@@ -191,9 +191,11 @@ class Watch:
             self.views.append(Published(head.epoch, head.seq, whole[head.components], whole[head.lineage]))
 
     def end(self) -> list[Published]:
-        """All of them, in their order."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        """All of them, in their order. The server ends the connection, once it has sent all: to shut it down on this
+        side while lines are on their way would be answered by a reset."""
+        self._socket.sendall(b"QUIT\r\n")
+        self._thread.join(30.0)
+        assert not self._thread.is_alive(), "the server did not end the connection"
         self._socket.close()
         if self.failure is not None:
             raise self.failure
