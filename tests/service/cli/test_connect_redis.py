@@ -180,6 +180,31 @@ def test_a_stream_that_is_made_anew_under_a_connector_is_an_error(
     reader.close()
 
 
+def test_a_start_beyond_the_newest_entry_is_waited_for(
+    rig: Rig, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connector said that the stream was deleted and made again."""
+    monkeypatch.setattr(redis_stream, "LAG_S", 0.0)
+    monkeypatch.setattr(redis_stream, "BLOCK_MS", 10)
+    source.xadd("k", {"v": "[1,2]"}, id="5-1")
+    reader = rig.connector(start="9", group="g")._reader
+    reader.begin({})
+    assert reader.read() is None
+    source.xadd("k", {"v": "[1,2]"}, id="7-0")
+    assert reader.read() is None
+    source.xadd("k", {"v": "[1,2]"}, id="9-1")
+    step = reader.read()
+    assert step is not None
+    assert step.after == "9-1"
+    reader.close()
+
+
+@pytest.mark.parametrize("start", ["+", "yesterday", "5-", "-1"])
+def test_a_start_that_is_no_id_is_refused(rig: Rig, start: str) -> None:
+    with pytest.raises(CommandError, match="is no id of an entry; begin after an id such as"):
+        rig.connector(start=start)
+
+
 def test_a_deleted_stream_takes_its_group_along_and_is_read_on(rig: Rig, source: redis.Redis) -> None:
     """The connector ended with an error of XGROUP, or made an empty stream that the next start refused."""
     add(source, 3)

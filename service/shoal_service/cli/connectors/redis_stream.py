@@ -5,6 +5,7 @@ the connector reads in order without one. With a group it moves the last deliver
 position. So XINFO GROUPS shows how far it is, and programs that trim the stream can use that.
 """
 
+import re
 import socket
 import time
 from collections import deque
@@ -51,6 +52,8 @@ class RedisStreamReader:
         stored position is read; `$` is its end. `entry_time`: the time of the record is that of the entry's id.
         `public_only`: connect to public addresses only.
         """
+        if start != "$" and not re.fullmatch(r"\d{1,20}(-\d{1,20})?", start):
+            raise CommandError(f"{start!r} is no id of an entry; begin after an id such as 1700000000000-0, or at $")
         kind = _PublicTlsConnection if url.startswith("rediss:") else _PublicConnection
         guarded = {"connection_class": kind} if public_only else {}
         try:
@@ -74,6 +77,8 @@ class RedisStreamReader:
             stored = positions.get(partition)
             end = self._look_at(key, stored)
             start = end if self._start == "$" else self._start
+            if stored is None and _order(start) > _order(end):
+                self._log.warning("start_beyond_end", key=key, start=start, end=end)
             self._at[key] = start if stored is None else stored
             if self._group is not None:
                 self._follow(key, self._at[key])
@@ -150,7 +155,8 @@ class RedisStreamReader:
         behind = 0
         for key, at in self._at.items():
             if facts := self._facts(key):
-                _check_end(key, _last(facts), at)
+                if at != self._start:  # nothing was read there yet, and it may be a time to come
+                    _check_end(key, _last(facts), at)
                 behind = max(behind, _order(_last(facts))[0] - _order(at)[0])
         if not is_at_end:
             self.lag = Lag(None, behind / 1000.0)
