@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from shoal.families import AnyFamily, take
 from shoal.families.capabilities import fast_log_marginal, fitted_suffstats, has_latent_variables
-from shoal.families.natural_statistics import has_location, origin_for
+from shoal.families.natural_statistics import Origin, has_location, origin_for
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
@@ -96,10 +96,10 @@ def propose(
     for row, own_behind, whole, sample in zip(rows, behind, wholes, samples, strict=True):
         if sample is None:
             continue
-        center = state.stats.mean[row] if located else origin_for(model.family, sample.x).point
+        origin = Origin(state.stats.mean[row], True) if located else origin_for(model.family, sample.x)
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         starts = _starts(model.family, sample, rng)
-        division = best_division(model, DividedComponent(center, own_behind, params), sample, starts, limits)
+        division = best_division(model, DividedComponent(origin, own_behind, params), sample, starts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)

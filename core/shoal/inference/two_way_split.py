@@ -23,7 +23,7 @@ from shoal.families.capabilities import (
     split_prior,
     split_rows,
 )
-from shoal.families.natural_statistics import Origin, has_location, seen_from, statistics_table
+from shoal.families.natural_statistics import Origin, seen_from, statistics_table
 from shoal.inference.data import Rows
 from shoal.inference.label_terms import StickPrior, split_gain, split_log_odds
 from shoal.inference.split_limits import LIMITS, SplitLimits
@@ -54,7 +54,7 @@ class Division(NamedTuple):
 class DividedComponent(NamedTuple):
     """The component that is divided, without its past."""
 
-    center: Array  # (D,) its mean, as the origin of sums of squares; zeros for a family without a location
+    origin: Origin  # of sums of squares: its mean, if the family has a location
     mass_behind: float  # of the components behind it on the stick
     params: Any = None  # its posterior (one row), by which latent variables of the rows are held during the division
 
@@ -111,7 +111,7 @@ def best_division(
     if prior is not None:
         from shoal.inference.split_kernel import SplitTask, divide_rows
 
-        center = component.center
+        center = component.origin.point
         seen = prior._replace(mean=prior.mean - center)
         y = np.ascontiguousarray(split_rows(model.family, sample.x) - center)
         shares, gains = np.array(starts, dtype=np.float64), np.empty(len(starts))
@@ -150,6 +150,7 @@ class PlainSplit:
         table: Any,
         weight: Array,
         mass_behind: float,
+        *,
         past: tuple[Array, float] | None = None,
         limits: SplitLimits = LIMITS,
         points_a_row: float = 1.0,
@@ -168,11 +169,18 @@ class PlainSplit:
     ) -> "PlainSplit":
         """The split of a component's sample, without its past."""
         family = model.family
-        origin = Origin(component.center, has_location(family) or bool(component.center.any()))
-        prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), origin))[0]
-        table = table_of(family, sample.x, origin, component.params)
-        behind, own = component.mass_behind, sample.points_a_row
-        return cls(family, model.sticks, prior, table, sample.weight, behind, None, limits, own)
+        prior = family.natural(seen_from(family, family.posterior(family.empty_stats(1)), component.origin))[0]
+        table = table_of(family, sample.x, component.origin, component.params)
+        return cls(
+            family,
+            model.sticks,
+            prior,
+            table,
+            sample.weight,
+            component.mass_behind,
+            limits=limits,
+            points_a_row=sample.points_a_row,
+        )
 
     def divided(self, start: Array) -> PlainDivision | None:
         """Rounds from one start; None where a child died."""

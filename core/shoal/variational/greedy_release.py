@@ -120,7 +120,14 @@ def proposal_from(model: Model, part: CellPart, state: State, row: int, start: A
     m = state.past_row[row]
     past = (model.past_natural[m], float(model.past_mass[m]))
     split = PlainSplit(
-        model.family, model.sticks, model.prior_natural, part.rows, part.cloud.weight, after, past, _NO_LIMIT
+        model.family,
+        model.sticks,
+        model.prior_natural,
+        part.rows,
+        part.cloud.weight,
+        after,
+        past=past,
+        limits=_NO_LIMIT,
     )
     found = split.divided(start)
     return None if found is None else Proposal(row, found.gain, found.slope, found.odds, found.past_first)

@@ -16,7 +16,14 @@ from shoal.families import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from shoal.families.natural_statistics import ShiftedRows, has_location, origin_for, statistics, statistics_by_points
+from shoal.families.natural_statistics import (
+    Origin,
+    ShiftedRows,
+    has_location,
+    origin_for,
+    statistics,
+    statistics_by_points,
+)
 from shoal.inference import Model, StickPrior, two_way_split
 from shoal.inference.two_way_split import (
     LIMITS,
@@ -38,8 +45,9 @@ BEHIND = 4.5
 
 
 def component_of(family: AnyFamily, x: Any, weights: Array, behind: float = BEHIND) -> DividedComponent:
-    center = family.suffstats(x, weights[:, None]).mean[0] if has_location(family) else np.zeros(x.shape[1])
-    return DividedComponent(center, behind)
+    located = has_location(family)
+    center = family.suffstats(x, weights[:, None]).mean[0] if located else np.zeros(x.shape[1])
+    return DividedComponent(Origin(center, located), behind)
 
 
 def in_numpy(model: Model, component: DividedComponent, sample: SplitSample, starts: list[Array]) -> Division | None:
@@ -201,7 +209,7 @@ def test_a_past_goes_to_the_child_that_it_is_like(past_side: int) -> None:
     table, gone = (statistics(family, rows, origin).rows for rows in (x, old))
     center = family.empty_stats(1)._replace(mean=origin.point[None])
     prior = family.natural(family.relative(family.posterior(family.empty_stats(1)), to=center))[0]
-    split = PlainSplit(family, STICKS, prior, table, np.ones(100), 0.0, (gone.sum(axis=0), 40.0))
+    split = PlainSplit(family, STICKS, prior, table, np.ones(100), 0.0, past=(gone.sum(axis=0), 40.0))
     found = split.divided(side)
     assert found is not None
     assert found.past_first == (past_side == 0)
