@@ -223,7 +223,7 @@ def test_bad_lines_are_skipped_and_a_position_of_another_kind_is_refused(tmp_pat
     follower.drain()
     assert follower.points == numbers(2)
     follower.positions = {"a.ndjson": "row:5"}
-    with pytest.raises(CommandError, match="none of a file"):
+    with pytest.raises(CommandError, match="no place in a file"):
         follower.start()
 
 
@@ -282,7 +282,7 @@ def test_a_position_that_a_parquet_file_does_not_have_is_refused(tmp_path: Path,
 @pytest.mark.parametrize("position", ["1.parquet:0", "1.parquet:a:0", "1.parquet:-1:0", "1.parquet:0:-1"])
 def test_a_position_that_is_none_of_a_parquet_file_is_refused(tmp_path: Path, position: str) -> None:
     pytest.importorskip("pyarrow")
-    with pytest.raises(CommandError, match="none of a Parquet file"):
+    with pytest.raises(CommandError, match="no row of a Parquet file"):
         ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True).begin({"files": position})
 
 
@@ -326,7 +326,7 @@ def test_files_of_the_same_names_in_another_folder_are_not_mistaken_for_those_th
     positions: dict[str, str] = {}
     assert all_points(ParquetFolderReader(a, bad_rows(), LOG, count=5, once=True), positions, most=2) == numbers(7)
     for moved in (False, True):
-        with pytest.raises(CommandError, match=r"1\.parquet of another folder; choose another --source"):
+        with pytest.raises(CommandError, match=r"1\.parquet of another folder than .*; choose another --source"):
             ParquetFolderReader(b, bad_rows(), LOG, once=True).begin(positions)
         if not moved:
             a = a.rename(tmp_path / "moved")  # with its files it goes on

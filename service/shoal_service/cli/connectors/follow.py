@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from shoal_service.cli.connectors.lines import LineDecoder
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import SourceAwayError, Step
+from shoal_service.cli.connectors.steps import OTHER_SOURCE, SourceAwayError, Step, not_a_position
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ class Place(NamedTuple):
             offset, inode, head_bytes, digest, *folder = text.split(":")
             return cls(int(offset), int(inode), int(head_bytes), digest, "".join(folder))
         except ValueError:
-            raise CommandError(
-                f"the stored position is {text!r}, which is none of a file; choose another --source"
-            ) from None
+            raise not_a_position(text, "place in a file") from None
 
     def is_in(self, file: IO[bytes]) -> bool:
         """Whether the file begins as this one did, and is as long at least."""
@@ -116,8 +114,7 @@ class FileFollower:
             self.close()
         if place.folder not in ("", self._folder):
             raise CommandError(
-                f"the stored position of {self._partition} is that of a file in another folder; choose another "
-                "--source, or forget the position (shoal sources forget SOURCE)"
+                f"the stored position of {self._partition} is that of a file in another folder; {OTHER_SOURCE}"
             )
         self._log.warning("file_gone", file=str(self._path), position=stored)
         self._open(self._path, 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import PositionsNeededError, SourceAwayError, Step
+from shoal_service.cli.connectors.steps import PositionsNeededError, SourceAwayError, Step, not_a_position
 from shoal_service.cli.exits import CommandError
 
 POLL_S, GATHER_S = 1.0, 0.02
@@ -93,7 +93,7 @@ class KafkaReader:
         for topic, number in sorted(self._assigned):
             held = positions.get(_partition(topic, number))
             if held is not None and not held.isdecimal():
-                raise CommandError(f"the stored position of {topic}/{number} is {held!r}, which is no offset of Kafka")
+                raise not_a_position(held, f"offset of Kafka, for {_partition(topic, number)}")
             places.append(self._kafka.TopicPartition(topic, number, start if held is None else int(held)))
         self._next = {(place.topic, place.partition): place.offset for place in places}
         try:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import SourceAwayError, Step
+from shoal_service.cli.connectors.steps import OTHER_SOURCE, SourceAwayError, Step, not_a_position
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.columnar import ColumnReader, load_pyarrow, parquet_batches, parquet_file
 from shoal_service.wire import RecordColumns
@@ -68,13 +68,12 @@ class ParquetFolderReader:
             if min(place) < 0:
                 raise ValueError("negative")
         except ValueError:
-            raise CommandError(f"the stored position is {stored!r}, which is none of a Parquet file") from None
+            raise not_a_position(stored, "row of a Parquet file") from None
         names = self._names()
         is_same = not file or (name in names and self._file_digest(name) == file)
         if not is_same and folder != self._folder_digest:
             raise CommandError(
-                f"the stored position is in the file {name} of another folder; choose another --source for "
-                f"{self._folder}, or forget the position (shoal sources forget SOURCE)"
+                f"the stored position is in the file {name} of another folder than {self._folder}; {OTHER_SOURCE}"
             )
         self._name, self._known = name, {known for known in names if known <= name}
         if name in names:

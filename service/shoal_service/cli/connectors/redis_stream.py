@@ -18,7 +18,7 @@ import redis
 from shoal_service.addresses import RefusedAddressError, public_addresses
 from shoal_service.cli.connectors.messages import MessageDecoder, Messages
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import SourceAwayError, Step
+from shoal_service.cli.connectors.steps import SourceAwayError, Step, password_refused
 from shoal_service.cli.exits import CommandError
 
 BLOCK_MS = 1000
@@ -180,7 +180,7 @@ class RedisStreamReader:
             return self._connection.read_response()
         except redis.AuthenticationError as error:
             self._disconnect()
-            raise CommandError(f"redis refused the password: {error}; give redis://user:password@host:port") from error
+            raise password_refused(error) from error
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             self._disconnect()
             raise SourceAwayError(f"redis: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from shoal_service.cli.connectors.steps import SourceAwayError
+from shoal_service.cli.connectors.steps import SourceAwayError, password_refused
 from shoal_service.cli.exits import CommandError
 
 TIMEOUT_S = 10.0
@@ -96,7 +96,7 @@ class RedisSink:
         try:
             return work()
         except self._redis.AuthenticationError as error:
-            raise CommandError(f"redis refused the password: {error}; give redis://user:password@host:port") from error
+            raise password_refused(error) from error
         except (self._redis.ConnectionError, self._redis.TimeoutError, self._redis.exceptions.ReadOnlyError) as error:
             raise SourceAwayError(f"redis: {error}") from error
         except self._redis.RedisError as error:

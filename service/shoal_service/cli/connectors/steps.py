@@ -28,6 +28,20 @@ class SourceAwayError(Exception):
     """The source cannot be read now. The connector tries again."""
 
 
+OTHER_SOURCE = "choose another --source, or forget the position (shoal sources forget SOURCE)"
+"""What to do where the stored position is one of another source."""
+
+
+def not_a_position(position: str, what: str) -> CommandError:
+    """The error for a stored position that is not what a source stores: one of another kind of source."""
+    return CommandError(f"the stored position is {position!r}, which is no {what}; {OTHER_SOURCE}")
+
+
+def password_refused(error: Exception) -> CommandError:
+    """The error for an address of Redis whose password is wrong or missing."""
+    return CommandError(f"redis refused the password: {error}; give redis://user:password@host:port")
+
+
 class PositionsNeededError(Exception):
     """The source was given other partitions. The reader must begin at their stored positions."""
 

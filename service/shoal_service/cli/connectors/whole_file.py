@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from shoal_service.cli.connectors.progress import Lag
-from shoal_service.cli.connectors.steps import Step
+from shoal_service.cli.connectors.steps import OTHER_SOURCE, Step, not_a_position
 from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ class WholeFileReader:
                 if expected not in ("", digest):
                     raise CommandError(
                         f"{self._partition} begins with another row than the one that was read up to {chunk.unit} "
-                        f"{last}: it is another file; choose another --source, or forget the position (shoal sources "
-                        "forget SOURCE)"
+                        f"{last}: it is another file; {OTHER_SOURCE}"
                     )
             first = int(np.searchsorted(chunk.numbers, last, side="right"))
             for start in range(first, len(chunk.numbers), self._count):
@@ -91,7 +90,7 @@ def _place(position: str) -> tuple[int, str]:
     unit, _, rest = position.partition(":")
     number, _, digest = rest.partition(":")
     if unit not in ("line", "row") or not number.isdecimal():
-        raise CommandError(f"the stored position is {position!r}, which is no row of a file; choose another --source")
+        raise not_a_position(position, "row of a file")
     return int(number), digest
 
 
