@@ -47,6 +47,7 @@ NOT_RUN = {
     ): "a server that does not end: harness/redis_server.py has the same settings",
     ("deployment.md", "docker compose up"): NEEDS_DOCKER,
     ("deployment.md", "docker build"): NEEDS_DOCKER,
+    ("past-one-machine.md", "shoal serve --store redis"): "servers that do not end: test_redis_roles.py starts them",
     ("grafana.md", "docker compose --profile watch"): "needs a Docker engine: test_watching.py tries what it starts",
     (
         "grafana.md",
@@ -55,8 +56,8 @@ NOT_RUN = {
     ("grafana.md", "shoal keys create"): "needs the admin key: test_watching.py runs the same command, with one",
     ("grafana.md", "pip install"): "installs packages",
     ("sql.md", "shoal export events"): "test_python_of_a_page runs them, since the Python reads what they write",
-    ("scaling.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
-    ("scaling.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
+    ("past-one-machine.md", "from shoal import DPMixture"): "files and worker processes: tests/core/offline has them",
+    ("past-one-machine.md", "shoal fit 'readings"): "the same on the command line: test_fit_dataset.py does it",
     ("sources.md", "pip install"): "installs packages, and needs a Kafka broker: test_connect_kafka.py has one",
     ("libraries.md", "from bertopic import BERTopic"): "needs BERTopic: test_bertopic.py makes its calls",
     ("libraries.md", "import arviz"): "needs the extra arviz: test_arviz.py has the same calls",
