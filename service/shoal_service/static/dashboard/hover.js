@@ -20,8 +20,9 @@ export function under({ points, components }, view, px, py) {
 }
 
 /**
- * The nearest point within a few pixels. A look at every one of 20,000 points costs a fifth of a millisecond. A
- * search tree would be faster, and costs up to 200 ms after each change of the points, which is every second.
+ * The nearest point within a few pixels. A look at every one of 20,000 points costs .06 to .12 ms. A triangulation by
+ * d3-delaunay 6.0.6 finds a point in .01 ms, but takes 20 to 36 ms to build, which is a frame. Points change every
+ * second, so it would pay from 300 looks a second.
  * @param {import("./scene.js").Points} points
  * @param {import("./viewport.js").Viewport} view
  * @param {number} px
