@@ -43,6 +43,6 @@ def to_inference_data(model: Any) -> Any:
     }
     about = {"inference_library": "shoal", "inference_library_version": shoal.__version__, "method": model.method}
     named = {"dims": {"label": ["point"]}}
-    if hasattr(arviz, "InferenceData"):
+    if arviz.__version__.startswith("0."):
         return arviz.from_dict(**groups, **named, attrs=about)
     return arviz.from_dict(groups, **named, attrs={"/": about})
