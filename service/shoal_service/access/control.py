@@ -19,6 +19,7 @@ from shoal_service.access.requirements import ANYONE, Caller
 from shoal_service.access.scopes import Scope
 from shoal_service.access.secret_keys import LONGEST_SECRET, digest_of, new_secret
 from shoal_service.errors import (
+    LimitError,
     ParameterError,
     StoreError,
     StoreUnavailableError,
@@ -164,7 +165,8 @@ class AccessControl:
         """Create a key. Its secret is returned here and never again.
 
         `only`: it must be the first one, as nobody but the owner of a key may create further ones. Raises
-        ParameterError, LimitError (also for an `only` one where another was made just before), StoreError.
+        ParameterError, UnauthenticatedError (for an `only` one where another was made just before), LimitError,
+        StoreError.
         """
         check_key_name(name)
         now = self._clock()
@@ -175,6 +177,13 @@ class AccessControl:
         key = AccessKey(uuid.uuid4().hex[:16], name, digest_of(secret), grant.to_body(), now)
         try:
             self._store.put_access_key(key, only=only)
+        except LimitError:
+            if not only:
+                raise
+            raise UnauthenticatedError(
+                "another client has created the first key at the same time, and every request needs a key from then "
+                "on; send that one, or ask its owner for one"
+            ) from None
         finally:
             self.load()  # also of another process, which made the first one just before
         return CreatedKey(self._record(key), secret)
