@@ -1,6 +1,5 @@
 """Fields beside a point: key, time, payload and weight, checked row by row, and their bytes in the log."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -85,21 +84,6 @@ def checked_fields(
     )
 
 
-def refuse_first_bad_field(n: int, *lists: object, max_payload_bytes: int) -> None:
-    """Raise RecordFieldError for the first of the lists that `checked_fields` refuses, read by a decoder that accepts
-    NaN; also for a payload with NaN, which JSON cannot hold. Does nothing where all are good.
-    """
-    checked_fields(n, *lists, max_payload_bytes=max_payload_bytes)
-    payloads = lists[FIELDS.index("payloads")]
-    for row, payload in enumerate(payloads if isinstance(payloads, list) else ()):
-        try:
-            json.dumps(payload, allow_nan=False)
-        except ValueError:
-            raise RecordFieldError(
-                f"row {row} has a payload with NaN or an infinity, which JSON cannot hold; send null or text", row=row
-            ) from None
-
-
 def _list(name: str, one: str, values: object, n: int) -> Sequence[Any] | None:
     if values is None:
         return None
@@ -132,7 +116,12 @@ def _key(row: int, value: object) -> bytes:
         return b""
     if not isinstance(value, str):
         raise RecordFieldError(f"row {row} has the key {_shown(value)}, which is not text; send text", row=row)
-    key = value.encode("utf-8", "surrogatepass")
+    try:
+        key = value.encode()
+    except UnicodeEncodeError:
+        raise RecordFieldError(
+            f"row {row} has the key {_shown(value)}, which UTF-8 cannot hold; send other text", row=row
+        ) from None
     if not 1 <= len(key) <= MAX_KEY_BYTES:
         raise RecordFieldError(
             f"row {row} has a key of {len(key)} bytes; send 1 to {MAX_KEY_BYTES} bytes of UTF-8", row=row
@@ -201,10 +190,15 @@ def _payload(row: int, value: object, max_bytes: int) -> bytes:
         raise RecordFieldError(f"row {row} has the payload {_shown(value)}; send a JSON object", row=row)
     try:
         payload = msgspec.json.encode(value)
+        changed = msgspec.json.decode(payload) != value
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise RecordFieldError(
             f"row {row} has a payload that JSON cannot hold ({str(error)[:80]}); send a JSON object", row=row
         ) from None
+    if changed and (what := _not_in_json(value)) is not None:
+        raise RecordFieldError(
+            f"row {row} has a payload with {what}, which JSON cannot hold; send null or text", row=row
+        )
     if len(payload) > max_bytes:
         raise RecordFieldError(
             f"row {row} has a payload of {len(payload)} bytes as JSON, the limit is {max_bytes} (setting "
@@ -212,6 +206,27 @@ def _payload(row: int, value: object, max_bytes: int) -> bytes:
             row=row,
         )
     return payload
+
+
+def _not_in_json(payload: object) -> str | None:
+    """What a payload holds that JSON has not, and that the encoder writes as something else. None for nothing.
+
+    Moments, which it writes as RFC 3339, are accepted.
+    """
+    rest = [payload]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            if not all(isinstance(name, str) for name in value):
+                return "a name that is not text"
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+        elif isinstance(value, bytes):
+            return "bytes"
+        elif isinstance(value, float) and not math.isfinite(value):
+            return "NaN or an infinity"
+    return None
 
 
 def _weights(weights: Sequence[Any] | None) -> npt.NDArray[np.float64] | None:

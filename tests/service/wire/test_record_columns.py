@@ -1,5 +1,6 @@
 """Columns of Arrow bodies that hold keys, times, payloads and weights, and are no features."""
 
+import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -85,6 +86,11 @@ def test_a_large_timestamp_of_a_payload_is_no_other_time() -> None:
     times = pa.array([18_446_744_073_709] * 4, pa.timestamp("s"))  # as microseconds, nearly 0 after an overflow
     with pytest.raises(RecordFieldError, match="column 'host' cannot be read"):
         decode(as_arrow(host=times), ARROW, LIMITS, columns=COLUMNS)
+
+
+def test_nan_in_a_column_of_a_payload_is_null() -> None:
+    points = decode(as_arrow(n=pa.array([1.5, np.nan, None, 0.0])), ARROW, LIMITS, columns=COLUMNS)
+    assert [json.loads(payload)["n"] for payload in points.fields.payloads] == [1.5, None, None, 0.0]
 
 
 def test_integers_are_keys_by_their_digits_and_lists_of_features_stay() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -139,6 +140,12 @@ def test_times_and_weights_may_be_arrays_in_messagepack() -> None:
     np.testing.assert_array_equal(weighted.fields.weights, [2.0, 1.0, 0.5])
     with pytest.raises(MalformedBodyError, match="whole number"):
         decode(*as_msgpack(times=b"123"), LIMITS)
+
+
+def test_a_moment_in_a_payload_of_messagepack_becomes_text() -> None:
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    points = decode(*as_msgpack(payloads=[None, {"at": [moment]}, None]), LIMITS)
+    assert list(points.fields.payloads) == [b"", b'{"at":["2026-01-31T12:00:00Z"]}', b""]
 
 
 BAD_LINES = {

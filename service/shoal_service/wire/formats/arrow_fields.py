@@ -1,5 +1,6 @@
 """Fields of records in columns of Arrow: keys, times, payloads and weights of a record batch."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,13 +24,14 @@ def fields_of_batch(pa: Any, batch: Any, columns: RecordColumns) -> ArrowFields:
     """Take the fields out of the named columns of a batch. Their values are checked later, row by row.
 
     Keys may be integers, which become text. Times may be timestamps or dates; without a zone they are in UTC.
+    In a payload NaN is null, as tables write missing values so.
     """
     keys = None if columns.key is None else [_key(value) for value in _values(pa, batch, columns.key)]
     weights = None if columns.weight is None else _values(pa, batch, columns.weight)
     times = None if columns.time is None else _times(pa, batch, columns.time)
     payloads = None
     if columns.payload:
-        fields = [_values(pa, batch, name) for name in columns.payload]
+        fields = [[_payload(value) for value in _values(pa, batch, name)] for name in columns.payload]
         payloads = [dict(zip(columns.payload, row, strict=True)) for row in zip(*fields, strict=True)]
     return ArrowFields(keys, times, payloads, weights)
 
@@ -47,6 +49,10 @@ def _concatenated(parts: Sequence[Any]) -> Any:
 
 def _key(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _payload(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _times(pa: Any, batch: Any, name: str) -> Any:

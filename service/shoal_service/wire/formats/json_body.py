@@ -26,7 +26,7 @@ from shoal_service.wire.formats.text_rows import (
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields, refuse_first_bad_field
+from shoal_service.wire.record_fields import FIELDS, RecordFields, checked_fields
 
 Row = TypeVar("Row")
 
@@ -144,5 +144,5 @@ def _refuse(body: Body, reason: str, sparse_width: int | None, limits: WireLimit
             with errors_naming_features(whole.get("feature_names")):
                 refuse_first_bad_row(rows, holes=limits.holes, texts=limits.texts)
         lists = (whole.get(name) for name in FIELDS)
-        refuse_first_bad_field(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes)
+        checked_fields(len(rows), *lists, max_payload_bytes=limits.max_payload_bytes)
     raise MalformedBodyError(f"the body does not hold points in JSON: {reason[:200]}; {_EXPECTED}")

@@ -70,7 +70,7 @@ def decode_msgpack(body: Body, limits: WireLimits) -> Points:
 
 
 def _record_fields(fields: MsgpackBody, n: int, limits: WireLimits) -> RecordFields | None:
-    lists = (_plain(column) for column in (fields.k, fields.tm, fields.p, fields.w))
+    lists = (fields.k, _plain(fields.tm), fields.p, _plain(fields.w))
     return checked_fields(n, *lists, max_payload_bytes=limits.max_payload_bytes)
 
 

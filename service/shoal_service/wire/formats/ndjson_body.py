@@ -28,7 +28,7 @@ from shoal_service.wire.formats.text_rows import (
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
-from shoal_service.wire.record_fields import RecordFields, checked_fields, refuse_first_bad_field
+from shoal_service.wire.record_fields import RecordFields, checked_fields
 
 Point = TypeVar("Point")
 
@@ -180,7 +180,7 @@ def _refuse_records(body: Body, reason: str, n_features: int | None, limits: Wir
     _refuse_mixed_names(body)
     lines = [_row(number, line) for number, line in enumerate(_lines(body))]
     lists = ([line.get(name) if isinstance(line, dict) else None for line in lines] for name in _FIELDS)
-    refuse_first_bad_field(len(lines), *lists, max_payload_bytes=limits.max_payload_bytes)
+    checked_fields(len(lines), *lists, max_payload_bytes=limits.max_payload_bytes)
     raise MalformedBodyError(
         f'the body does not hold points in NDJSON: {reason[:200]}; send one record per line, such as {{"point": [1.0], '
         '"key": "a"}'
