@@ -8,6 +8,8 @@ import numpy as np
 from shoal.errors import InputError, SettingError
 from shoal.estimators import StreamingDPMixture
 from shoal.families import DEFAULT_FAMILY, FAMILIES, family_exists
+from shoal.families.holes import takes_holes
+from shoal.mixture import AUTO_FAMILY
 from shoal.points.arrays import Array, BoolArray, IntArray
 
 try:
@@ -45,7 +47,8 @@ class DPMixtureClusterer(base.Clusterer):
         Limit of the mixture.
     absent
         What a feature that a row lacks means: "zero", or "missing", which scores the row by its other features. None:
-        "zero" for families of counts, and "missing" for the others. Only some families take missing values.
+        "zero" for families of counts, and "missing" for the others. A family that takes no missing values, such as
+        "student", refuses rows that lack a feature.
     seed
         Seed of the random numbers of refinements. None: 0.
     """
@@ -92,7 +95,7 @@ class DPMixtureClusterer(base.Clusterer):
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row. A row without a value of any feature says nothing, and is passed over. Raises InputError for a
-        value that is not a number.
+        value that is not a number, and for a row that lacks a feature where the family takes no missing values.
         """
         self._learn([x])
 
@@ -125,7 +128,7 @@ class DPMixtureClusterer(base.Clusterer):
         return float(self._model.score_samples(row)[0]) if _has_value(row)[0] else 0.0
 
     def _predicted(self, rows: list[Mapping[Hashable, Any]]) -> IntArray:
-        if self._n == 0:
+        if self._n == 0 or not rows:
             return np.full(len(rows), NO_COMPONENT, dtype=np.int64)
         table = self._table(rows)
         known = _has_value(table)
@@ -163,7 +166,7 @@ class DPMixtureClusterer(base.Clusterer):
             self._model.partial_fit(self._table(rows))
         else:
             model = self._new()
-            model.partial_fit(_table(first, columns, self._fill))
+            model.partial_fit(self._table(first, columns))
             self._columns, self._model = columns, model
         self._first = first
         self._n = len(first)
@@ -178,8 +181,13 @@ class DPMixtureClusterer(base.Clusterer):
             warmup_points=self.warmup_points,
             max_components=self.max_components,
             random_state=self.seed,
-            missing="marginal" if np.isnan(self._fill) else "refuse",
+            missing="marginal" if np.isnan(self._fill) and self._takes_missing else "refuse",
         )
+
+    @property
+    def _takes_missing(self) -> bool:
+        """Whether the family takes points with missing values."""
+        return takes_holes(FAMILIES[self.family]) if family_exists(self.family) else self.family != AUTO_FAMILY
 
     @property
     def _fill(self) -> float:
@@ -187,8 +195,17 @@ class DPMixtureClusterer(base.Clusterer):
         counts = family_exists(self.family) and FAMILIES[self.family].domain.sparse
         return 0.0 if self.absent == "zero" or (self.absent is None and counts) else float("nan")
 
-    def _table(self, rows: list[Mapping[Hashable, Any]]) -> Array:
-        return _table(rows, self._columns, self._fill)
+    def _table(self, rows: list[Mapping[Hashable, Any]], columns: Mapping[Hashable, int] | None = None) -> Array:
+        """Rows (N, D) as `_table` gives them. Raises InputError for a row that may not lack a feature."""
+        columns = self._columns if columns is None else columns
+        table = _table(rows, columns, self._fill)
+        if not self._takes_missing and (lacks := np.isnan(table) & _has_value(table)[:, None]).any():
+            name = list(columns)[int(lacks.any(axis=0).argmax())]
+            raise InputError(
+                f"a row has no feature {name!r}, and family {self.family!r} takes no missing values; give rows all "
+                'features, or choose absent="zero" or another family'
+            )
+        return table
 
 
 def _has_value(table: Array) -> BoolArray:

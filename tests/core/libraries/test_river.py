@@ -142,6 +142,24 @@ def test_a_row_without_a_value_is_passed_over_and_gets_the_heaviest_component() 
     assert model.predict_many(table).tolist() == [model.predict_one({"a": 1.0}), heaviest]
 
 
+@pytest.mark.parametrize("family", ["student", "auto"])
+def test_a_family_without_missing_values_learns_whole_rows_and_refuses_others(family: str) -> None:
+    """It refused every row, and advised a setting that the clusterer does not have."""
+    rows = dictionaries(drawn(80))
+    model = learnt(rows, family=family, warmup_points=50)
+    peer = StreamingDPMixture(family, warmup_points=50).partial_fit(drawn(80))
+    assert [model.predict_one(row) for row in rows] == peer.predict(drawn(80)).tolist()
+    for ask in (model.learn_one, model.predict_one, model.score_one):
+        with pytest.raises(InputError, match=f"no feature 'b', and family '{family}' takes no missing values"):
+            ask({"a": 1.0, "c": 2.0})
+    with pytest.raises(InputError, match="a row has no feature 'c'"):
+        learnt([{"a": 1.0, "b": 2.0}, rows[0]], family=family)
+
+
+def test_no_rows_get_no_predictions() -> None:
+    assert learnt(dictionaries(drawn(5))).predict_many(pd.DataFrame()).tolist() == []
+
+
 def test_nothing_learnt_predicts_nothing() -> None:
     model = DPMixtureClusterer()
     assert model.predict_one({"a": 1.0}) == NO_COMPONENT
