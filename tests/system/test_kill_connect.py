@@ -1,9 +1,6 @@
 """kill -9 of a connector and of its service in the middle of a source: the log has each record once, in order."""
 
-import os
 import random
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.preforked import Preforked, can_fork_for
 from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
+from harness.shoal_command import started
 from harness.web import WEB
 from shoal_service.store import SqliteStore
 from shoal_service.wire import from_log
@@ -28,16 +25,6 @@ N, KILLS, KAFKA_KILLS = 3000, 5, 2
 def source(redis_binary: str, tmp_path: Path) -> Iterator[RedisServer]:
     with running_redis(redis_binary, tmp_path) as server:
         yield server
-
-
-def started(arguments: list[str], log: Path) -> Preforked | subprocess.Popen[bytes]:
-    """A command of shoal in a process of its own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    if can_fork_for(environment):
-        return Preforked(arguments, environment, log)
-    shoal = Path(sys.executable).with_name("shoal")
-    with log.open("ab") as out:
-        return subprocess.Popen([str(shoal), *arguments], env=environment, stdout=out, stderr=out)
 
 
 @pytest.mark.redis
