@@ -44,6 +44,10 @@ def events(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of librdkafka. Repeatable.")
     ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--set-file", metavar="FILE", help="File of such settings, one a line, for secrets."),
+    ] = None,
     assignments: Annotated[
         bool, typer.Option("--assignments", help="Also write the records that may belong to another component.")
     ] = False,
@@ -61,7 +65,7 @@ def events(
     from shoal_service.cli.connectors.exporter import Exporter
     from shoal_service.logs import make_log
 
-    sink = _sink(redis, kafka, parquet, state, settings or [])
+    sink = _sink(redis, kafka, parquet, state, properties(settings or [], settings_file))
     with server.connect() as client, server.connect() as reader:
         exporter = Exporter(client, sink, make_log("info", log_format), assignments=assignments, follow=follow)
         before = {
@@ -76,7 +80,7 @@ def events(
     typer.echo(f"{count(exporter.written, 'row')} of stream {server.stream or 'default'} written")
 
 
-def _sink(redis: Any, kafka: Any, parquet: Path | None, state: Path | None, settings: list[str]) -> "Sink":
+def _sink(redis: Any, kafka: Any, parquet: Path | None, state: Path | None, settings: dict[str, str]) -> "Sink":
     from shoal_service.cli.connectors.sinks import KafkaSink, ParquetSink, RedisSink
 
     if [redis, kafka, parquet].count(None) != 2:
@@ -89,4 +93,4 @@ def _sink(redis: Any, kafka: Any, parquet: Path | None, state: Path | None, sett
         return ParquetSink(parquet)
     assert state is not None
     brokers, topic = kafka
-    return KafkaSink(brokers, topic, state, properties(settings, None))
+    return KafkaSink(brokers, topic, state, settings)

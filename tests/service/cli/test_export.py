@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.cli.connectors import SourceAwayError
@@ -18,6 +19,7 @@ from shoal_service.cli.connectors import sinks as sinks_module
 from shoal_service.cli.connectors.exporter import Exporter
 from shoal_service.cli.connectors.sinks import KafkaSink, ParquetSink, RedisSink, Row, Sink
 from shoal_service.cli.exits import CommandError, ExitCode
+from shoal_service.cli.root import app
 from shoal_service.client import Client, NotFoundError, StreamEvent, UnreachableError
 from shoal_service.logs import make_log
 
@@ -293,6 +295,16 @@ def test_the_folder_of_a_state_file_must_exist(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
     with pytest.raises(CommandError, match="nowhere is no folder"):
         KafkaSink("127.0.0.1:1", "events", tmp_path / "nowhere" / "position", {})
+
+
+def test_secrets_of_a_kafka_sink_may_stand_in_a_file(tmp_path: Path) -> None:
+    """They were on the command line, which every user of the machine can read."""
+    pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    file = tmp_path / "kafka.properties"
+    file.write_text("# of the cluster\nno.such.setting=secret\n")
+    words = ["export", "events", "--kafka", "127.0.0.1:1", "t", "--state", str(tmp_path / "p"), "--set-file", str(file)]
+    found = CliRunner().invoke(app, words)
+    assert 'No such configuration property: "no.such.setting"' in found.output
 
 
 def test_events_of_a_real_stream_are_exported(
