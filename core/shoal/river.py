@@ -56,6 +56,7 @@ class DPMixtureClusterer(base.Clusterer):
     def __init__(
         self,
         family: str = DEFAULT_FAMILY,
+        *,
         concentration: float = 1.0,
         half_life: float | None = None,
         refinement: Literal["auto"] | None = "auto",

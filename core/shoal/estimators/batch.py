@@ -217,11 +217,11 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             known_family(self.family, feature_names_of(self)),
             self.method,
             x,
-            check_positive("concentration", self.concentration),
-            checked_settings(self.method, {**own, "resp_init": start}),
-            1 if start is not None else n_init,
-            generator_of(self.random_state),
-            self.callback,
+            concentration=check_positive("concentration", self.concentration),
+            settings=checked_settings(self.method, {**own, "resp_init": start}),
+            n_init=1 if start is not None else n_init,
+            rng=generator_of(self.random_state),
+            callback=self.callback,
         )
         self._publish(self._fitted)
         return self
@@ -235,11 +235,11 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             known_family(self.family, dataset.names),
             self.method,
             dataset,
-            check_positive("concentration", self.concentration),
-            checked_settings(self.method, own),
-            executor_of(self.executor, self.n_jobs),
-            generator_of(self.random_state),
-            self.callback,
+            concentration=check_positive("concentration", self.concentration),
+            settings=checked_settings(self.method, own),
+            executor=executor_of(self.executor, self.n_jobs),
+            rng=generator_of(self.random_state),
+            callback=self.callback,
         )
         self.n_features_in_ = dataset.n_features
         self.__dict__.pop("feature_names_in_", None)

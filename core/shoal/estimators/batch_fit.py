@@ -163,6 +163,7 @@ def fit_batch(
     family: Any,
     method: str,
     x: Points,
+    *,
     concentration: float,
     settings: dict[str, Any],
     n_init: int,

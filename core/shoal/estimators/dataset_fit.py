@@ -43,6 +43,7 @@ def fit_batch_dataset(
     family: Any,
     method: str,
     dataset: Dataset,
+    *,
     concentration: float,
     settings: dict[str, Any],
     executor: Executor,

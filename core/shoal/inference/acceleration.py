@@ -35,6 +35,7 @@ def converge(
     state: State,
     least: float,
     at_most: int,
+    *,
     goal: float = -np.inf,
     message: str = "settling",
     judged_by: int = 1,

@@ -266,7 +266,7 @@ class Search:
         """Sweeps until one is worth next to nothing; again without the components that they have emptied."""
         while True:
             goal, least = self.goal - _LATE_GAIN, self.least(state.n_components)
-            state = converge(self.data, self.model, state, least, _LAST_SWEEPS, goal, judged_by=_JUDGED_BY)
+            state = converge(self.data, self.model, state, least, _LAST_SWEEPS, goal=goal, judged_by=_JUDGED_BY)
             lighter = self.without_light(state)
             if lighter is state:
                 return state
@@ -284,7 +284,7 @@ class Search:
                 break
             tried = join(self.model, state, i, j, float(joins.entropies[i, j]))
             goal = state.bound + self.worth
-            tried = converge(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal, "joining")
+            tried = converge(self.data, self.model, tried, 0.0, _JOIN_SWEEPS, goal=goal, message="joining")
             if tried.bound > goal:
                 return tried
         return None
@@ -303,7 +303,8 @@ class Search:
         for split in found[: self.split_trials]:
             goal = state.bound + self.worth
             tried = self.with_splits(state, [split])
-            tried = self.without_light(converge(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal, "splitting"))
+            tried = converge(self.data, self.model, tried, 0.0, _SPLIT_SWEEPS, goal=goal, message="splitting")
+            tried = self.without_light(tried)
             if tried.bound > goal:
                 return tried
             self.history.refuse(tags[split.row], mass[split.row], at_end=True)

@@ -15,6 +15,7 @@ Both sums replace the past responsibilities that Lin (2013) section 3.3 stores (
 add. The prior is in neither, so it counts once (ERRATA 5.12).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,18 +120,18 @@ def finish_joins_inplace(state: MixtureState, joins: list[Join]) -> tuple[Mixtur
     return compact_inplace(state, keep), tuple(events)
 
 
-def retire_rows(state: MixtureState, rows: Any, successors: list[tuple[int, ...]], stats: Any) -> MixtureState:
+def retire_rows(state: MixtureState, rows: Any, successors: Sequence[tuple[int, ...]], stats: Any) -> MixtureState:
     """The state with `rows` recorded in the lineage, at the present offset; the rows themselves stay."""
     rows = np.asarray(rows, dtype=np.int64)
     past = retire(
         state.lineage,
-        state.ids[rows],
-        state.born_at[rows],
-        state.last_seen_at[rows],
-        state.points_seen,
-        successors,
-        stats,
-        lineage_budget_bytes(state.settings),
+        ids=state.ids[rows],
+        born_at=state.born_at[rows],
+        last_seen_at=state.last_seen_at[rows],
+        retired_at=state.points_seen,
+        successors=successors,
+        stats=stats,
+        budget_bytes=lineage_budget_bytes(state.settings),
     )
     return state._replace(lineage=past)
 

@@ -7,6 +7,7 @@ retirement. A successor was live when its parent retired, so its own record, if 
 the front therefore never cuts a chain of successors that is still needed.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -63,11 +64,12 @@ def lineage_budget_bytes(settings: StreamSettings) -> int:
 
 def retire(
     lineage: Lineage,
+    *,
     ids: IntArray,
     born_at: IntArray,
     last_seen_at: IntArray,
     retired_at: int,
-    successors: list[tuple[int, ...]],
+    successors: Sequence[tuple[int, ...]],
     stats: Any,
     budget_bytes: int,
 ) -> Lineage:

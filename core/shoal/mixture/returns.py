@@ -23,7 +23,8 @@ import numpy as np
 from shoal.families import AnyFamily, collapsed_log_marginal, join_gain, take
 from shoal.mixture.archive import Archive, archive_budget_bytes, chosen, longer, within_limits
 from shoal.mixture.join_candidates import gain_ceiling
-from shoal.mixture.lineage import Event, lineage_budget_bytes, retire, revived
+from shoal.mixture.joins import retire_rows
+from shoal.mixture.lineage import Event, revived
 from shoal.mixture.state import MixtureState, half_lives_ago, left_since
 from shoal.points.arrays import Array, BoolArray
 from shoal.process import join_label_gain
@@ -144,16 +145,8 @@ def _renamed_inplace(
     lineage = state.lineage
     for component in back.tolist():
         lineage = revived(lineage, component)
-    lineage = retire(
-        lineage,
-        was,
-        state.born_at[rows],
-        state.last_seen_at[rows],
-        state.points_seen,
-        [(component,) for component in back.tolist()],
-        take(state.stats, rows),
-        lineage_budget_bytes(state.settings),
-    )
+    successors = [(component,) for component in back.tolist()]
+    state = retire_rows(state._replace(lineage=lineage), rows, successors, take(state.stats, rows))
     state.ids[rows], state.born_at[rows] = back, archive.born_at[entries]
     events = tuple(
         Event(state.points_seen, "returned", (newborn,), (component,))
@@ -161,7 +154,7 @@ def _renamed_inplace(
     )
     left = np.ones(len(archive.ids), dtype=np.bool_)
     left[entries] = False
-    return state._replace(lineage=lineage, archive=chosen(archive, left)), events
+    return state._replace(archive=chosen(archive, left)), events
 
 
 def _stacked(a: Any, b: Any) -> Any:

@@ -172,7 +172,14 @@ class _Fit:
         leaf_sums_of_block(task, self._few())  # compile here what all workers are about to use
         tree = tree_of(family, planes, leaf_sums(self.work, task), self.origin)
         found = fit_tree(
-            family, tree, planes, self.origin, self.settings.search, self.rng, known, self._observed(len(self.history))
+            family,
+            tree,
+            planes,
+            self.origin,
+            self.settings.search,
+            rng=self.rng,
+            known=known,
+            progress=self._observed(len(self.history)),
         )
         self.history += found.history.tolist()
         return found

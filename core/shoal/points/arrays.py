@@ -10,7 +10,6 @@ from shoal.errors import NotFiniteError, NotNumericError, ShapeError, counted
 Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 SingleArray: TypeAlias = npt.NDArray[np.float32]
-BoundArray: TypeAlias = npt.NDArray[np.uint16]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 MAX_MAGNITUDE = np.float64(1e150)

@@ -29,12 +29,11 @@ from shoal.mixture import (
     Predictor,
     StreamSettings,
     carried_ids,
-    lineage_budget_bytes,
     live_rows,
     match,
     next_late_refit,
     next_refit,
-    retire,
+    retire_rows,
     rows_for_learner,
     successor_ids,
     with_new_window,
@@ -178,17 +177,9 @@ def _adopted(old: MixtureState, fresh: MixtureState, matching: Matching) -> tupl
     fresh.born_at[:n] = np.where(kept, old.born_at[matching.old_of_new], offset) if kept.any() else offset
     np.maximum(fresh.last_seen_at[:n], fresh.born_at[:n], out=fresh.last_seen_at[:n])  # seen at the fit that bore it
     vanished = np.flatnonzero(matching.new_of_old < 0)
-    past = retire(
-        without_stats(old.lineage),
-        old.live_ids[vanished],
-        old.born_at[vanished],
-        old.last_seen_at[vanished],
-        offset,
-        successor_ids(matching, vanished, ids),
-        None,
-        lineage_budget_bytes(fresh.settings),
-    )
-    fresh = fresh._replace(next_id=next_id, lineage=past, archive=None)
+    ended = old._replace(points_seen=offset, lineage=without_stats(old.lineage))
+    ended = retire_rows(ended, vanished, successor_ids(matching, vanished, ids), None)
+    fresh = fresh._replace(next_id=next_id, lineage=ended.lineage, archive=None)
     return fresh, _events(matching, old.live_ids, ids, offset)
 
 

@@ -35,6 +35,7 @@ def fit_latent(
     family: AnyFamily,
     x: Array,
     prior: StickPrior,
+    *,
     max_iter: int,
     tol: float,
     resp_init: Array | None,

@@ -60,6 +60,7 @@ def fit_tree(
     planes: Planes,
     origin: Origin,
     search: TreeSearch,
+    *,
     rng: np.random.Generator,
     known: Known | None = None,
     progress: ProgressCallback = None,

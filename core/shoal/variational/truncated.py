@@ -272,12 +272,12 @@ def fit_with(
     resp = starting_resp(
         family,
         x,
-        options.get("truncation"),
-        options.get("resp_init"),
-        past,
-        options["concentration"],
-        options["rng"],
-        from_past,
+        truncation=options.get("truncation"),
+        resp_init=options.get("resp_init"),
+        past=past,
+        concentration=options["concentration"],
+        rng=options["rng"],
+        from_past=from_past,
     )
     run = Run(family, x, division, resp, past)
     run_rounds(run, rules)
@@ -287,6 +287,7 @@ def fit_with(
 def starting_resp(
     family: AnyFamily,
     x: Points,
+    *,
     truncation: int | None,
     resp_init: Array | None,
     past: Past | None,

@@ -59,7 +59,7 @@ def fit_vdp(
         _check_start(x, resp_init, past)
     if has_latent_variables(family):
         check_latent(moves, past)
-        return fit_latent(family, x, prior, max_iter, tol, resp_init, rng, progress)
+        return fit_latent(family, x, prior, max_iter=max_iter, tol=tol, resp_init=resp_init, rng=rng, progress=progress)
     origin = origin_for(family, x)
     cells = cells_of_points(family, x, origin)
     model = model_of(family, prior, origin, None if past is None else past_of(past))

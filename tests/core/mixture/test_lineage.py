@@ -20,7 +20,16 @@ def stats_of(*masses: float) -> Any:
 
 def end(past: Lineage, component: int, *successors: int, stats: Any = None, budget: int = PLENTY) -> Lineage:
     ids = np.array([component])
-    return retire(past, ids, ids * 10, ids * 10 + 5, component * 100, [successors], stats, budget)
+    return retire(
+        past,
+        ids=ids,
+        born_at=ids * 10,
+        last_seen_at=ids * 10 + 5,
+        retired_at=component * 100,
+        successors=[successors],
+        stats=stats,
+        budget_bytes=budget,
+    )
 
 
 def test_nothing_is_known_of_ids_never_retired() -> None:
@@ -90,7 +99,16 @@ def test_statistics_can_be_dropped_and_come_again() -> None:
 
 def test_many_retire_at_once() -> None:
     ids = np.array([3, 1, 2])
-    past = retire(empty_lineage(), ids, ids, ids, 50, [(1,), (), (4, 5)], stats_of(3.0, 1.0, 2.0), PLENTY)
+    past = retire(
+        empty_lineage(),
+        ids=ids,
+        born_at=ids,
+        last_seen_at=ids,
+        retired_at=50,
+        successors=[(1,), (), (4, 5)],
+        stats=stats_of(3.0, 1.0, 2.0),
+        budget_bytes=PLENTY,
+    )
     assert recall(past, 2).successors == (4, 5)
     assert recall(past, 3).successors == ()  # 1 was live when 3 ended, and is gone
     assert [recall(past, i).stats.mass[0] for i in (1, 2, 3)] == [1.0, 2.0, 3.0]

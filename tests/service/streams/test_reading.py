@@ -78,7 +78,16 @@ def test_ancestors_are_found_through_generations() -> None:
         [(1, (3,)), (9, ()), (2, (3,)), (5, (6,)), (3, (4,))], start=100
     ):
         one = np.array([component])
-        lineage = retire(lineage, one, one, one, retired_at, [successors], None, 1 << 20)
+        lineage = retire(
+            lineage,
+            ids=one,
+            born_at=one,
+            last_seen_at=one,
+            retired_at=retired_at,
+            successors=[successors],
+            stats=None,
+            budget_bytes=1 << 20,
+        )
     assert [row["id"] for row in ancestors_of(lineage, 4)] == [1, 2, 3]
     assert [row["id"] for row in ancestors_of(lineage, 3)] == [1, 2]
     assert ancestors_of(lineage, 6) == [{"id": 5, "born_at": 5, "retired_at": 103}]

@@ -25,7 +25,16 @@ def history(seed: int) -> list[Any]:
             for _ in gone
         ]
         zeros = np.zeros(len(gone), dtype=np.int64)
-        lineage = retire(lineage, np.array(gone), zeros, zeros, step, successors, None, 1 << 20)
+        lineage = retire(
+            lineage,
+            ids=np.array(gone),
+            born_at=zeros,
+            last_seen_at=zeros,
+            retired_at=step,
+            successors=successors,
+            stats=None,
+            budget_bytes=1 << 20,
+        )
         taken.append(SimpleNamespace(ids=np.array(live), lineage=lineage))
     return taken
 
