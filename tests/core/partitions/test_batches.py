@@ -169,3 +169,19 @@ def test_no_more_is_read_than_is_learnt() -> None:
         state, infos = assimilate_batches_inplace(state, waiting)
         seen += len(infos)
         assert state.points_seen == 100 * seen
+
+
+def test_joins_at_a_check_are_told_of_the_batch_in_which_it_falls() -> None:
+    rng = np.random.default_rng(0)
+    settings = StreamSettings(n_features=2, family="diagonal", concentration=20.0, warmup_points=200)
+    batches = [Batch(part) for part in np.array_split(rng.normal(size=(1_300, 2)), 13)]
+    expected, told = one_by_one(initial_state(settings), batches)
+    assert [info.n_merges > 0 for info in told] == [False] * 10 + [True] + [False] * 2, "the check is at 1,024 points"
+    state, infos = initial_state(settings), []
+    while len(infos) < len(batches):
+        state, found = assimilate_batches_inplace(state, batches[len(infos) :])
+        infos += found
+    assert to_bytes(state) == to_bytes(expected)
+    for info, alone in zip(infos, told, strict=True):
+        assert info.events == alone.events
+        assert_array_equal(info.labels, alone.labels)
