@@ -24,7 +24,7 @@ from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.request_log import CUT_OFF, RequestLog, route_of
 from shoal_service.routes.answers import problem_response
-from shoal_service.routes.audit import audit_fields
+from shoal_service.routes.authorization import audit_fields
 from shoal_service.tracing import end_request, server_span, tracing
 from shoal_service.wire import check_host
 

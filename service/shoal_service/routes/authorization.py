@@ -1,16 +1,19 @@
-"""Router that asks for a key: it finds the route of a request, checks what its caller may do, and hands it over.
+"""Router that asks for a key, and the audit line of a request that needed one.
 
-A route is found once, so that the check costs a request little. Without a key, an unknown path is answered like a known
-one.
+The router finds the route of a request, checks what its caller may do, and hands it over. A route is found once, so that
+the check costs a request little. Without a key, an unknown path is answered like a known one.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from starlette.routing import Match, Router
 from starlette.types import Receive, Scope, Send
 
-from shoal_service.access import Caller, Meter
+from shoal_service.access import Caller, Meter, Reach
+from shoal_service.access import Scope as KeyScope
 from shoal_service.errors import ForbiddenError
+from shoal_service.request_log import route_of
 from shoal_service.routes.endpoints import needs_of
 from shoal_service.streams import DEFAULT_STREAM
 
@@ -103,3 +106,26 @@ def secret_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
         elif name == b"api-key" and given is None:
             given = value.decode("latin-1").strip()
     return given
+
+
+SUBJECT = "shoal.subject"
+"""Name, in the scope of a request, of the id of the key that it has created."""
+
+
+def audit_fields(scope: Scope, status: int) -> dict[str, Any] | None:
+    """Fields of the audit line of a request that has ended. None for a request that is not audited."""
+    needs = scope.get(NEEDS)
+    if needs is None or not (needs.audited or needs.scope is KeyScope.ADMIN):
+        return None
+    caller = scope.get(CALLER)
+    given = scope.get("path_params", {})
+    return {
+        "key_id": None if caller is None else caller.key_id,
+        "key_name": None if caller is None else caller.name,
+        "action": f"{scope['method']} {route_of(scope)}",
+        "stream": given.get("stream", DEFAULT_STREAM) if needs.reach is Reach.STREAM else None,
+        "subject": scope.get(SUBJECT)
+        or given.get("key", given.get("component", given.get("webhook", given.get("source")))),
+        "status": status,
+        "outcome": "done" if 200 <= status < 400 else "refused" if 400 <= status < 500 else "failed",
+    }

@@ -18,8 +18,7 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
-from shoal_service.routes.audit import SUBJECT
-from shoal_service.routes.authorization import caller_of
+from shoal_service.routes.authorization import SUBJECT, caller_of
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of
 from shoal_service.wire import encode

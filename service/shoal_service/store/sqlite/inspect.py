@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal_service.store import checksums, inspection
+from shoal_service.store import checksums, inspection, rules
+from shoal_service.store.contract import DeadLetter
 from shoal_service.store.inspection import (
     AnswerFacts,
     BlobFacts,
@@ -21,7 +22,7 @@ from shoal_service.store.inspection import (
     StreamFacts,
 )
 from shoal_service.store.rules import START, LogPosition
-from shoal_service.store.sqlite import access_keys, chunks, documents
+from shoal_service.store.sqlite import access_keys, chunks, documents, records, stream_state
 from shoal_service.store.sqlite.high_water import Mark, key_of, read_marks
 from shoal_service.store.sqlite.read_only import one_commit, open_read_only
 from shoal_service.store.sqlite.schema import DATABASE_ERRORS, is_corruption
@@ -242,3 +243,15 @@ class _Look:
                 else:
                     found.append((number, number))
             return found
+
+
+def dead_letters_at_rest(folder: Path, stream: str) -> list[DeadLetter]:
+    """Return the dead letters of a stream, oldest first. The folder may be in use, and nothing in it changes.
+
+    Raises UnknownStreamError, LogGapError when one is damaged, and as `open_read_only`.
+    """
+    with open_read_only(folder) as (db, _, _), one_commit(db):
+        state = stream_state.StreamTable(stream_state.load(db)).of_name(stream)
+        if state is None:
+            raise rules.unknown(stream)
+        return records.dead_letters(db, state)

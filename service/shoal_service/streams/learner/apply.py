@@ -12,8 +12,6 @@ import numpy as np
 
 from shoal.errors import ShapeError
 from shoal_service.store import Checkpoint, Entry, EntryKind
-from shoal_service.streams.learner import window_position
-from shoal_service.streams.learner.window_position import WindowPosition
 from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.level_names import recorded_settings, settings_after
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
@@ -33,6 +31,18 @@ if TYPE_CHECKING:
     from shoal.sequential import AssimilateInfo
 
 
+class WindowPosition(NamedTuple):
+    """Position of a state's window in the log: the entries that a checkpoint asks the store to keep.
+
+    A state counts the beginning of its window in points seen. That count differs from the log's own after dead letters
+    and restores, so the position is updated entry by entry. Entries after `past` hold every row since the mark where
+    the window begins; `mid`, since the later mark.
+    """
+
+    past: int
+    mid: int
+
+
 class WorkingState(NamedTuple):
     """A state and its position in the log.
 
@@ -48,6 +58,14 @@ class WorkingState(NamedTuple):
     """The entries that hold the rows of the state's window."""
     monitor: Monitor
     """What is watched beside the state."""
+
+
+class StateOffsets(NamedTuple):
+    """Points seen by a state, and the offsets of its earlier statistics."""
+
+    points_seen: int
+    past: int | None
+    mid: int | None
 
 
 class Change(NamedTuple):
@@ -70,7 +88,7 @@ def begin(settings: bytes) -> WorkingState:
     from shoal.sequential import initial_state
 
     state = initial_state(StreamSettings.from_json(settings))
-    return WorkingState(state, 0, 0, window_position.begins_after(0), new_monitor())
+    return WorkingState(state, 0, 0, window_begins_after(0), new_monitor())
 
 
 def resume(checkpoint: Checkpoint, monitor: bytes = b"", *, is_valid: bool = False) -> WorkingState:
@@ -86,7 +104,7 @@ def resume(checkpoint: Checkpoint, monitor: bytes = b"", *, is_valid: bool = Fal
 
         state = forget_window(state)
     begins = checkpoint.seq if checkpoint.window_seq is None else checkpoint.window_seq
-    window = window_position.begins_after(begins)
+    window = window_begins_after(begins)
     return WorkingState(state, checkpoint.seq, checkpoint.log_offset, window, decode_monitor(monitor))
 
 
@@ -101,17 +119,17 @@ def apply_inplace(
     `adoption` is what the entry of a refinement needs beside its payload. `run` computes the pieces of a stream with
     partitions; threads of this process by default. It changes nothing of the result.
     """
-    before, live = window_position.offsets_of(working.state), working.state.frozen
+    before, live = window_offsets_of(working.state), working.state.frozen
     if entry.kind is EntryKind.BATCH:
         state, change = _batch(working.state, entry, run)
     else:
         state, change = _APPLY[entry.kind](working.state, entry, adoption)
     observed: Observed = ()
     if entry.kind is EntryKind.RESTORE:  # the entry itself holds the rows of the window, if there are any
-        window = window_position.begins_after(entry.seq - (rows_of_window(state) > 0))
+        window = window_begins_after(entry.seq - (rows_of_window(state) > 0))
         monitor = new_monitor()
     else:
-        window = window_position.after_entry(working.window, before, state, entry.seq)
+        window = window_after_entry(working.window, before, state, entry.seq)
         info = change.info if entry.kind is EntryKind.BATCH else None
         refined = change.adoption is not None and change.adoption.adopted
         monitor, observed = observe_inplace(working.monitor, state, info, live=live, refined=refined)
@@ -130,7 +148,7 @@ def apply_batches_inplace(
     """
     from shoal.partitions import assimilate_batches_inplace, in_threads
 
-    before, live = window_position.offsets_of(working.state), working.state.frozen
+    before, live = window_offsets_of(working.state), working.state.frozen
     learnt: list[Entry] = []
     state, infos = assimilate_batches_inplace(working.state, _batches(working, entries, learnt), run or in_threads)
     monitor, seen = working.monitor, before.points_seen
@@ -141,7 +159,7 @@ def apply_batches_inplace(
         monitor, observed = observe_inplace(monitor, at, info, live=live, refined=False)
         changes.append(Change(seen, info, observed=observed))
     last, ends = learnt[-1], [(change.points_seen, entry.seq) for entry, change in zip(learnt, changes, strict=True)]
-    window = window_position.after_entries(working.window, before, state, ends)
+    window = window_after_entries(working.window, before, state, ends)
     return WorkingState(state, last.seq, last.log_offset, window, monitor), list(zip(learnt, changes, strict=True))
 
 
@@ -187,9 +205,9 @@ def checkpoint_of(working: WorkingState) -> Checkpoint:
 
 def view_of(working: WorkingState, stream: str, incarnation: str, dead_letters: int = 0) -> PublishedView:
     """A read-only copy of the state for readers."""
-    from shoal.sequential import publish
+    from shoal.mixture import snapshot_of
 
-    snapshot = publish(working.state)
+    snapshot = snapshot_of(working.state)
     status = snapshot.status if snapshot.points_seen else "empty"
     score = Score(*working.monitor.predictive_score)
     at = (working.seq, working.log_offset, snapshot.points_seen)
@@ -305,3 +323,39 @@ _APPLY = {
     EntryKind.ADOPTION: _adoption,
     EntryKind.FORGET: _forget,
 }
+
+
+def window_begins_after(seq: int) -> WindowPosition:
+    """The position of a window that begins after entry `seq`."""
+    return WindowPosition(seq, seq)
+
+
+def window_offsets_of(state: "MixtureState") -> StateOffsets:
+    """The offsets of a state, copied before the state is consumed."""
+    past, mid = state.past, state.mid
+    return StateOffsets(state.points_seen, None if past is None else past.offset, None if mid is None else mid.offset)
+
+
+def window_after_entry(
+    position: WindowPosition, before: StateOffsets, after: "MixtureState", seq: int
+) -> WindowPosition:
+    """The position once entry `seq` has led from a state with the offsets `before` to the state `after`."""
+    return window_after_entries(position, before, after, [(after.points_seen, seq)])
+
+
+def window_after_entries(
+    position: WindowPosition, before: StateOffsets, after: "MixtureState", ends: list[tuple[int, int]]
+) -> WindowPosition:
+    """The same for entries one after another, at least one: points seen at the end of each, and its number."""
+    if after.settings.window_rows == 0:
+        return window_begins_after(ends[-1][1])
+    if after.past is None or after.mid is None:  # no earlier statistics yet: the first will be where the rows begin
+        return position
+    known = [(before.points_seen, ends[0][1] - 1), *ends]
+    if before.past is not None and before.mid is not None:
+        known += [(before.past, position.past), (before.mid, position.mid)]
+
+    def entry_of(offset: int) -> int:
+        return max((entry for start, entry in known if start <= offset), default=position.past)
+
+    return WindowPosition(entry_of(after.past.offset), entry_of(after.mid.offset))

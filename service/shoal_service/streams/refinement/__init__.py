@@ -10,8 +10,13 @@ from shoal_service.streams.refinement.adopt import AdoptionInputs, AdoptionOutco
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords
 from shoal_service.streams.refinement.service import RefinementService
 from shoal_service.streams.refinement.trigger import AdoptionCounters, RefinementTrigger
-from shoal_service.streams.refinement.window_rows import batches_of, entries_between, rows_of
-from shoal_service.streams.refinement.window_snapshot import rows_of_window, with_window
+from shoal_service.streams.refinement.window_rows import (
+    batches_of,
+    entries_between,
+    rows_of,
+    rows_of_window,
+    with_window,
+)
 from shoal_service.streams.refinement.worker import RefinementCounters, RefinementWorker
 
 __all__ = [

@@ -121,13 +121,12 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
     """Against a plain count of every point, over marks that move inside of entries, with letters and restores."""
     from types import SimpleNamespace
 
-    from shoal_service.streams.learner import window_position
-    from shoal_service.streams.learner.window_position import StateOffsets
+    from shoal_service.streams.learner.apply import StateOffsets, window_after_entry, window_begins_after
 
     rng = np.random.default_rng(5)
     for _ in range(50):
         step, seen, past, mid = 40, 0, 0, 0
-        place = window_position.begins_after(0)
+        place = window_begins_after(0)
         owner: list[int] = []  # the entry of each point that the state has seen
         for seq in range(1, 60):
             kind = rng.choice(["batch", "letter", "restore"], p=[0.85, 0.1, 0.05])
@@ -148,7 +147,7 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
                 settings=SimpleNamespace(window_rows=2 * step), points_seen=seen,
                 past=SimpleNamespace(offset=past), mid=SimpleNamespace(offset=mid),
             )  # fmt: skip
-            place = window_position.after_entry(place, before, after, seq)
+            place = window_after_entry(place, before, after, seq)
             for mark, found in ((past, place.past), (mid, place.mid)):
                 rows = owner[mark:]
                 if rows:
