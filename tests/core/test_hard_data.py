@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from harness.short_form import longer, short_form
-from shoal.mixture import MixtureSnapshot, MixtureState
-from shoal.sequential import publish
+from shoal.mixture import MixtureSnapshot, MixtureState, snapshot_of
 
 MOVES = {
     "shifted by 1e6": lambda x: x + 1e6,
@@ -47,7 +46,7 @@ def learn(stream: SimpleNamespace, family: str) -> Any:
         state = stream.feed(stream.settings(n_features=x.shape[1], family=family, **settings), x, 700).state
         assert _all_finite(state)
         assert stream.mass_error(state) < 1e-9
-        snapshot = publish(state)
+        snapshot = snapshot_of(state)
         assert _finite_answers(snapshot, x[:500])
         return snapshot
 
@@ -109,7 +108,7 @@ def test_an_explicit_prior_in_the_units_of_moved_data(stream: SimpleNamespace, m
         settings = stream.settings(n_features=2, family="diagonal", prior=prior)
         run = stream.feed(settings, data, 700)
         assert _all_finite(run.state)
-        labels.append(publish(run.state).predict(data).component)
+        labels.append(snapshot_of(run.state).predict(data).component)
     assert len(np.unique(labels[0])) == 6
     assert _same_partition(*labels)
 
@@ -177,7 +176,7 @@ def test_2000_components(stream: SimpleNamespace, family: str) -> None:
     assert run.state.n_components == 2_000
     assert _all_finite(run.state)
     assert stream.mass_error(run.state) < 1e-9
-    assert _same_partition(publish(run.state).predict(x).component, z)
+    assert _same_partition(snapshot_of(run.state).predict(x).component, z)
 
 
 def test_an_outlier_as_far_as_numbers_go(stream: SimpleNamespace, learn: Any) -> None:
@@ -201,7 +200,7 @@ def test_a_question_far_beyond_the_scale_of_tiny_data_is_answered_without_a_warn
 ) -> None:
     """(x - location) / scale overflows there; warnings are errors in this suite."""
     x, _ = stream.nine(1_200, seed=12)
-    snapshot = publish(stream.feed(stream.settings(n_features=2, family=family), x * 1e-160, 700).state)
+    snapshot = snapshot_of(stream.feed(stream.settings(n_features=2, family=family), x * 1e-160, 700).state)
     assert np.isfinite(snapshot.predict(np.array([[1e150, -1e150]])).log_density).all()
 
 

@@ -9,7 +9,7 @@ from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
 from shoal.estimators.refinement_report import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
-from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, to_bytes
+from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, snapshot_of, to_bytes
 from shoal.partitions import PieceRunner, assimilate_inplace, in_threads
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
@@ -28,7 +28,6 @@ from shoal.sequential import (
     compile_kernels,
     initial_state,
     live_labels,
-    publish,
     timed,
 )
 
@@ -89,7 +88,7 @@ class Fitted:
     def snapshot(self) -> MixtureSnapshot:
         """A snapshot of the present state, made once for each state."""
         if self._snapshot is None:
-            self._snapshot = publish(self.state)
+            self._snapshot = snapshot_of(self.state)
         return self._snapshot
 
     @property

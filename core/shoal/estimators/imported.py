@@ -28,10 +28,10 @@ from shoal.mixture import (
     grow,
     next_capacity,
     next_decay,
+    snapshot_of,
     with_new_window,
 )
 from shoal.points.arrays import Array
-from shoal.sequential import publish
 from shoal.sequential.learn import empty_state, limit_of
 from shoal.sequential.prior import MEANS_OF_ONE, located_prior
 from shoal.sequential.schedule import next_check
@@ -112,7 +112,7 @@ def state_of(found: Imported, settings: StreamSettings) -> MixtureState:
 
 def _write_overlaps(state: MixtureState) -> None:
     """Write the pair sums that the mixture's points would have left, as the mean over points drawn from it."""
-    n, rule, snapshot = state.n_components, state.settings.pair_rule, publish(state)
+    n, rule, snapshot = state.n_components, state.settings.pair_rule, snapshot_of(state)
     if rule == "none":
         return
     resp = snapshot.predict(draw_points(snapshot, _DRAWN, np.random.default_rng(0))[0]).resp

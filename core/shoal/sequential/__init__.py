@@ -7,7 +7,6 @@ from shoal.sequential.assimilate import (
     assimilate_together_inplace,
     initial_state,
     live_labels,
-    publish,
     timed,
     weighted_as_learnt,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "initial_state",
     "kernels_ready",
     "live_labels",
-    "publish",
     "timed",
     "warm_kernels",
     "weighted_as_learnt",

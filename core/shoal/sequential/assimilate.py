@@ -13,7 +13,6 @@ import numpy as np
 from shoal.families import FAMILIES, AnyFamily
 from shoal.mixture import (
     Event,
-    MixtureSnapshot,
     MixtureState,
     StreamSettings,
     advanced,
@@ -21,7 +20,6 @@ from shoal.mixture import (
     new_clock,
     next_decay,
     next_refit,
-    snapshot_of,
     successors_of,
     weight_left,
     with_new_window,
@@ -227,11 +225,6 @@ def _info(labels: IntArray, events: list[Event], refused: int, scores: Prequenti
     return AssimilateInfo(
         labels, tuple(events), kinds.count("born"), kinds.count("merged"), kinds.count("pruned"), refused, scores
     )
-
-
-def publish(state: MixtureState) -> MixtureSnapshot:
-    """A read-only copy of what readers need of the state."""
-    return snapshot_of(state)
 
 
 def apply_settings_inplace(state: MixtureState, new: StreamSettings) -> tuple[MixtureState, AssimilateInfo]:

@@ -179,9 +179,9 @@ def test_a_cluster_that_did_not_change_keeps_its_id_when_others_do(
 
 
 def _labels(state: MixtureState, x: np.ndarray) -> np.ndarray:
-    from shoal.sequential import publish
+    from shoal.mixture import snapshot_of
 
-    return publish(state).predict(x).component
+    return snapshot_of(state).predict(x).component
 
 
 _MADE: dict[str, Any] = {}

@@ -12,9 +12,9 @@ from harness.short_form import longer
 from shoal.families import AnyFamily, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import log_left_out, log_left_out_by_partition
 from shoal.inference import best_entries
-from shoal.mixture import MisfitMonitor, to_bytes
+from shoal.mixture import MisfitMonitor, snapshot_of, to_bytes
 from shoal.refinement.job import own_fit
-from shoal.sequential import assimilate_inplace, publish
+from shoal.sequential import assimilate_inplace
 
 
 def test_the_fit_is_that_of_points_left_out(stream: SimpleNamespace, family: str) -> None:
@@ -180,7 +180,7 @@ def test_a_cluster_that_comes_beside_a_settled_one_is_told_apart(
     assert run.made[run.reasons.index("misfit")].base_offset - 5_000 <= 2_000
     assert run.state.n_components >= 2
     assert any(event.kind == "split" for event in run.events)
-    assert adjusted_rand_score(late[-3_000:], publish(run.state).predict(x[-3_000:]).component) > 0.8
+    assert adjusted_rand_score(late[-3_000:], snapshot_of(run.state).predict(x[-3_000:]).component) > 0.8
 
 
 @pytest.mark.parametrize("d", [1, 2, 16])

@@ -13,10 +13,10 @@ from shoal.errors import NotFiniteError, SettingError
 from shoal.families import FAMILIES, take
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.gaussian import NormalInverseWishart
-from shoal.mixture import StreamSettings, from_bytes, to_bytes
+from shoal.mixture import StreamSettings, from_bytes, snapshot_of, to_bytes
 from shoal.points.weighted_rows import WeightedRows
 from shoal.refinement.problem import window_problem
-from shoal.sequential import assimilate_inplace, initial_state, publish
+from shoal.sequential import assimilate_inplace, initial_state
 
 NAN = np.nan
 MIXED = '{"0":"gaussian","1":"poisson","2":"categorical"}'
@@ -60,7 +60,7 @@ def test_a_holed_point_is_divided_as_by_enumeration_of_its_values() -> None:
     with_prior = type(before)(*(np.concatenate(pair) for pair in zip(before, prior.empty_stats(1), strict=True)))
     each = prior.log_predictive(prior.posterior(with_prior), prior.domain.held(fits))
     joint = logsumexp(each, axis=0) + np.log(np.append(before.mass, settings.concentration))
-    snapshot = publish(state)
+    snapshot = snapshot_of(state)
     told = snapshot.predict(point)
     state, info = assimilate_inplace(state, point)
     total = np.log(before.mass.sum() + settings.concentration)
@@ -84,7 +84,7 @@ def test_a_stream_without_holes_is_the_same_to_the_bit() -> None:
     plain, ready = (learnt(StreamSettings(n_features=3, missing=missing), x) for missing in ("refuse", "marginal"))
     assert plain.stats.scatter.tobytes() == ready.stats.scatter.tobytes()
     assert plain.pairs.tobytes() == ready.pairs.tobytes()
-    assert publish(plain).log_density(x[:5]).tolist() == publish(ready).log_density(x[:5]).tolist()
+    assert snapshot_of(plain).log_density(x[:5]).tolist() == snapshot_of(ready).log_density(x[:5]).tolist()
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", longer("categorical"), MIXED])
@@ -110,7 +110,7 @@ def test_clusters_are_found_through_holes() -> None:
     """A fifth of all values is missing: the three clusters, their means and covariances come out. A tenth of the points
     have one value alone, which often says nothing of the cluster."""
     x, labels = clusters(3_000, seed=5, share=0.2)
-    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal", warmup_points=400), x))
+    snapshot = snapshot_of(learnt(StreamSettings(n_features=3, missing="marginal", warmup_points=400), x))
     assert np.sum(snapshot.masses > 100) == 3
     found = snapshot.predict(x, with_resp=False).component
     assert np.mean([np.mean(found[labels == k] == np.bincount(found[labels == k]).argmax()) for k in range(3)]) > 0.94
@@ -148,7 +148,7 @@ def test_holes_of_the_window_are_drawn_before_a_refinement(family: str) -> None:
 def test_predictions_of_complete_and_holed_rows_mix() -> None:
     x, _ = clusters(800, seed=7)
     prior = NormalInverseWishart(np.zeros(3), 0.1, 6.0, 2.0 * np.eye(3))
-    snapshot = publish(learnt(StreamSettings(n_features=3, missing="marginal", prior=prior), x))
+    snapshot = snapshot_of(learnt(StreamSettings(n_features=3, missing="marginal", prior=prior), x))
     asked = x[:6].copy()
     asked[1, 0] = asked[4, 2] = asked[4, 1] = NAN
     mixed = snapshot.predict(asked)
@@ -170,8 +170,8 @@ def test_densities_are_in_the_units_of_the_points_that_were_observed() -> None:
     unit = np.array([1.0, 1e3, 1e-2])
     settings = StreamSettings(n_features=3, missing="marginal", warmup_points=150)
     asked = np.array([[NAN, 1.0, 2.0], [0.5, NAN, NAN]])
-    one = publish(learnt(settings, x)).log_density(asked)
-    other = publish(learnt(settings, x * unit)).log_density(asked * unit)
+    one = snapshot_of(learnt(settings, x)).log_density(asked)
+    other = snapshot_of(learnt(settings, x * unit)).log_density(asked * unit)
     change = [-np.log(unit[[1, 2]]).sum(), -np.log(unit[0])]
     np.testing.assert_allclose(other - one, change, atol=1e-4)
 

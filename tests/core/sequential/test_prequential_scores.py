@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from shoal.families.diagonal import NormalInverseGamma
-from shoal.mixture import MixtureState, StreamSettings
-from shoal.sequential import PrequentialScores, assimilate_inplace, initial_state, publish
+from shoal.mixture import MixtureState, StreamSettings, snapshot_of
+from shoal.sequential import PrequentialScores, assimilate_inplace, initial_state
 
 FEW = 240
 
@@ -24,7 +24,7 @@ def one_by_one(settings: StreamSettings, x: Any) -> tuple[MixtureState, Prequent
     """Learn each point in a call of its own, and ask the snapshot for a prediction before each."""
     state, asked, born = initial_state(settings), [], []
     for i in range(len(x)):
-        snapshot = publish(state)
+        snapshot = snapshot_of(state)
         if snapshot.n_components:
             found = snapshot.predict(x[i : i + 1])
             asked.append((float(found.log_density[0]), float(found.novelty[0])))

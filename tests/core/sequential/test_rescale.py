@@ -9,10 +9,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from harness.short_form import longer, short_form
 from shoal.families.capabilities import is_restandardised, restandardised
-from shoal.mixture import MixtureState, ScaleWatch, from_bytes, successors_of, to_bytes
+from shoal.mixture import MixtureState, ScaleWatch, from_bytes, snapshot_of, successors_of, to_bytes
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import WeightedRows
-from shoal.sequential import apply_settings_inplace, publish, rescale
+from shoal.sequential import apply_settings_inplace, rescale
 
 FAMILIES = pytest.mark.parametrize("family", ["gaussian", "diagonal"])
 EACH_CHANGE = pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def hostile(order: str, seed: int) -> tuple[Array, Array, IntArray]:
 
 
 def agreement(state: MixtureState, x: Array, z: IntArray) -> float:
-    return float(adjusted_rand_score(z, publish(state).predict(x, with_resp=False).component))
+    return float(adjusted_rand_score(z, snapshot_of(state).predict(x, with_resp=False).component))
 
 
 def settings(stream: SimpleNamespace, family: str = "gaussian", **others: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from shoal.families import KnownCovariance
-from shoal.mixture import StreamSettings, successors_of, to_bytes
-from shoal.sequential import assimilate_inplace, initial_state, publish
+from shoal.mixture import StreamSettings, snapshot_of, successors_of, to_bytes
+from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.warmup import best_rows
 
 
@@ -21,7 +21,7 @@ def test_it_answers_from_the_first_point_on(stream: SimpleNamespace, family: str
         state = run.state
         assert state.status == "warming_up"
         assert run.labels[0] in state.live_ids
-        answer = publish(state).predict(x[: i + 1])
+        answer = snapshot_of(state).predict(x[: i + 1])
         assert np.isfinite(answer.log_density).all()
         assert np.isin(answer.component, state.live_ids).all()
 
@@ -46,7 +46,7 @@ def test_a_read_between_changes_nothing(stream: SimpleNamespace) -> None:
     state: Any = settings
     for start in range(0, 400, 50):
         state = stream.feed(state, x[start : start + 50]).state
-        publish(state).predict(x)
+        snapshot_of(state).predict(x)
     assert to_bytes(state) == to_bytes(stream.feed(settings, x).state)
 
 
@@ -68,11 +68,11 @@ def test_ids_outlive_refits(stream: SimpleNamespace, family: str) -> None:
     state = stream.feed(stream.settings(n_features=3, family=family), x[:64]).state
     centres = np.zeros((5, 3))
     centres[:, 0] = 30.0 * np.arange(5)
-    early = publish(state).predict(centres).component
+    early = snapshot_of(state).predict(centres).component
     assert len(set(early.tolist())) == 5
     for stop in (65, 128, 256, 512, 1_000):
         state = stream.feed(state, x[state.points_seen : stop]).state
-        assert np.array_equal(publish(state).predict(centres).component, early), stop
+        assert np.array_equal(snapshot_of(state).predict(centres).component, early), stop
 
 
 def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespace) -> None:
@@ -106,7 +106,7 @@ def test_a_refit_tells_what_became_of_whom(stream: SimpleNamespace) -> None:
 def test_labels_of_a_warm_up_call_are_live_and_those_of_predict(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(1_000, seed=5)
     run = stream.feed(stream.settings(n_features=2), x)
-    assert np.array_equal(run.labels, publish(run.state).predict(x).component)
+    assert np.array_equal(run.labels, snapshot_of(run.state).predict(x).component)
 
 
 @pytest.mark.parametrize("warmup", [1, 2, 3, 40])

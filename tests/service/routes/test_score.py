@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.mixture import StreamSettings
-from shoal.sequential import assimilate_inplace, initial_state, publish
+from shoal.mixture import StreamSettings, snapshot_of
+from shoal.sequential import assimilate_inplace, initial_state
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -36,7 +36,7 @@ async def test_a_score_is_a_prediction_and_changes_nothing(running: Any, cluster
     reply = await running.http.post("/score", json={"points": points})
     assert reply.status_code == 200, reply.text
     answer = reply.json()
-    expected = publish(state).predict(points)
+    expected = snapshot_of(state).predict(points)
     assert answer["components"] == expected.component.tolist()
     np.testing.assert_allclose(answer["novelty"], expected.novelty, rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(answer["log_density"], expected.log_density, rtol=1e-9)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shoal.errors import UnknownComponentError
-from shoal.mixture import MixtureSnapshot, StreamSettings, empty_lineage, retire
-from shoal.sequential import assimilate_inplace, initial_state, publish
+from shoal.mixture import MixtureSnapshot, StreamSettings, empty_lineage, retire, snapshot_of
+from shoal.sequential import assimilate_inplace, initial_state
 from shoal_service.errors import NoPointsYetError
 from shoal_service.streams import PublishedView, component_of, page_of, predictions_of
 from shoal_service.streams.shared.view_codec import ViewEncoder, decode, head_from_bytes, head_to_bytes
@@ -27,7 +27,7 @@ def snapshot() -> MixtureSnapshot:
     prior = {"mean": [0.0], "mean_strength": 1e-7, "dof": 5.0, "scale": [[5.0]]}
     state = initial_state(StreamSettings.from_dict({"n_features": 1, "prior": prior}))
     state, _ = assimilate_inplace(state, np.arange(8.0)[:, None] * 1000)
-    found = publish(state)
+    found = snapshot_of(state)
     assert found.n_components == 8
     return replace(found, masses=np.ones(8))
 

@@ -111,9 +111,9 @@ def _limits(working: WorkingState) -> Limits:
 
 def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
     """The component of each record among the entries, by the state after a refinement."""
-    from shoal.sequential import publish
+    from shoal.mixture import snapshot_of
 
-    snapshot = publish(working.state)
+    snapshot = snapshot_of(working.state)
     assigned: dict[bytes, tuple[int, int, float]] = {}  # offset, component and arrival, by key
     for entry in entries:
         if entry.kind is EntryKind.RESTORE:

@@ -50,10 +50,9 @@ def check_clusters(
     if len(live) > MAX_COMPONENTS or np.array_equal(live, known.component_ids):
         return known._replace(due=due), []
     from shoal.clusters import changes, cut, hierarchy_of
-    from shoal.mixture import successors_of
-    from shoal.sequential import publish
+    from shoal.mixture import snapshot_of, successors_of
 
-    after = cut(hierarchy_of(publish(state)))
+    after = cut(hierarchy_of(snapshot_of(state)))
     found = changes(_clustering(known), after, partial(successors_of, state.lineage))
     events = [
         (f"cluster-{one.kind}", {"offset": state.points_seen, "parents": [*one.parents], "children": [*one.children]})
