@@ -5,8 +5,7 @@ several components. A cluster brings these together.
 """
 
 from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
-from shoal.clusters.cut import Cluster, Clustering, CutRule, cut
-from shoal.clusters.distinguishing_features import telling_of_clusters
+from shoal.clusters.cut import Cluster, Clustering, CutRule, cut, telling_of_clusters
 from shoal.clusters.hierarchy import Hierarchy, hierarchy_of
 
 __all__ = [

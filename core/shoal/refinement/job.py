@@ -1,5 +1,6 @@
 """A refinement from start to end, without any change to the live state: the job of a worker."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -7,14 +8,26 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from shoal.families import AnyFamily, join_gain, take
-from shoal.families.capabilities import log_left_out
+from shoal.families.capabilities import is_refitted, log_left_out, refitted, working_rows
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
-from shoal.inference import Rows, WindowData, best_entries, pair_entropies
+from shoal.inference import (
+    Model,
+    Responsibilities,
+    Rows,
+    StickPrior,
+    SweepStart,
+    WindowData,
+    best_entries,
+    m_step,
+    pair_entropies,
+    past_of,
+    swept_from,
+)
 from shoal.mixture import MisfitMonitor, MixtureState, ProgressCallback, StatsAtOffset, empty_lineage, grow
 from shoal.points.arrays import Array, IntArray
+from shoal.points.rows import Points
 from shoal.refinement.problem import Problem, RefinementMethod, Solution, window_points, window_problem
-from shoal.refinement.refit import refitted_problem
 from shoal.refinement.schedule import schedule_after
 from shoal.refinement.solve import solve
 from shoal.sequential.kernel import LEAST_SHORTFALL, LEAST_SPREAD, MOST_SHORTFALL
@@ -277,3 +290,38 @@ def _moments(scores: Array) -> tuple[float, float]:
     middle, spread = float(np.mean(scores)), max(float(np.std(scores)), LEAST_SPREAD)
     clipped = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
     return middle - spread * float(clipped.mean()), spread
+
+
+class Refit(NamedTuple):
+    """A problem whose family was fitted to the rows again, and the bound, nats, of the live components before that.
+
+    Some families have a part that is fitted to points (`families.capabilities.refitted`): the directions of a subspace.
+    In the stream it stays as it is, since statistics are sums of what it lets through. A refinement has the points
+    themselves, so it can begin with a new fit: the rows seen again, the past restated, and the live components as the
+    statistics of their present responsibilities.
+    """
+
+    problem: Problem
+    bound_before: float
+
+
+def refitted_problem(problem: Problem, read_points: Callable[[], Points]) -> Refit | None:
+    """The problem with its family fitted to its rows, which `read_points` gives as points (N, D); None where it stays.
+
+    A prior that the user gave stays.
+    """
+    if not (problem.reestimate_prior and is_refitted(problem.family)):
+        return None
+    points, given = read_points(), problem.past.stats
+    family = refitted(problem.family, points, problem.weights, given)
+    if family is problem.family:
+        return None
+    model, past = Model(problem.family, StickPrior(1.0, problem.concentration)), past_of(problem.past)
+    params, seen = problem.family.posterior(problem.live), np.maximum(problem.live[0] - past.mass, 0.0)
+    begin = SweepStart(params, seen, past, np.arange(len(seen)))
+    start = swept_from(WindowData(problem.rows, problem.weights), model, begin)
+    rows, new_past = working_rows(family, points), problem.past._replace(stats=restated(family, given, problem.family))
+    found = Responsibilities(start.resp, start.entropy, start.dropped)
+    data, model = WindowData(rows, problem.weights), model._replace(family=family)
+    live = m_step(data, model, found, past_of(new_past), start.tags).stats
+    return Refit(problem._replace(family=family, rows=rows, past=new_past, live=live), start.bound)

@@ -1,7 +1,7 @@
 """Router that asks for a key, and the audit line of a request that needed one.
 
-The router finds the route of a request, checks what its caller may do, and hands it over. A route is found once, so that
-the check costs a request little. Without a key, an unknown path is answered like a known one.
+The router finds the route of a request, checks what its caller may do, and hands it over. A route is found once, so
+that the check costs a request little. Without a key, an unknown path is answered like a known one.
 """
 
 from collections.abc import Callable, Collection, Sequence
