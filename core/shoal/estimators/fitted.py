@@ -1,19 +1,19 @@
 """The fitted part of an estimator: its state, the kept rows, the events so far, and the last snapshot."""
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.clusters import Hierarchy, hierarchy_of
 from shoal.errors import NoPointsError
-from shoal.estimators.refinement_report import RefinementReport, report_of
 from shoal.estimators.window import RowWindow, SparseRowWindow, WeightedRowWindow
 from shoal.mixture import Event, MixtureSnapshot, MixtureState, StreamSettings, from_bytes, snapshot_of, to_bytes
 from shoal.partitions import PieceRunner, assimilate_inplace, in_threads
 from shoal.points.arrays import Array, IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of, with_weights
 from shoal.refinement import (
+    Refinement,
     RefinementMethod,
     adopt_inplace,
     forget_window,
@@ -30,6 +30,43 @@ from shoal.sequential import (
     live_labels,
     timed,
 )
+
+
+class RefinementReport(NamedTuple):
+    """A refinement and its outcome."""
+
+    adopted: bool
+    """Whether the refined mixture was adopted."""
+    reason: str
+    """The reason, in words."""
+    offset: int
+    """Points learnt before it."""
+    method: str
+    window_rows: int
+    """Rows of the window."""
+    bound_before: float
+    """Lower bound on the evidence of all points before it, nats."""
+    bound_after: float
+    """The bound after it, nats."""
+    components_before: int
+    components_after: int
+    events: tuple[Event, ...]
+    """Changes of identity."""
+    details: dict[str, Any]
+    """Counts of the search's moves."""
+
+
+_NAMED = ("method", "window_rows", "bound_before", "bound_after", "components_before", "components_after")
+
+
+def report_of(refinement: Refinement, events: tuple[Event, ...]) -> RefinementReport:
+    """The report of a refinement, with the events of its adoption."""
+    named = {name: refinement.report[name] for name in _NAMED}
+    details = {name: value for name, value in refinement.report.items() if name not in named}
+    return RefinementReport(
+        refinement.worthwhile, refinement.reason, refinement.base_offset, events=events, details=details, **named
+    )
+
 
 MOST_EVENTS = 100_000
 """Most events that are kept, so that memory is bounded; older ones are dropped."""

@@ -10,11 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from shoal.clusters import Clustering, Hierarchy, cut
 from shoal.errors import SettingError
 from shoal.estimators.density import DensityMethods
-from shoal.estimators.fitted import Fitted
+from shoal.estimators.fitted import Fitted, RefinementReport
 from shoal.estimators.level_numbers import with_level_numbers
 from shoal.estimators.points import checked_for, checked_times, feature_names_of
 from shoal.estimators.random_state import seed_of
-from shoal.estimators.refinement_report import RefinementReport
 from shoal.estimators.stability import Stability, stability_of
 from shoal.families import DEFAULT_FAMILY, AnyFamily
 from shoal.mixture import AUTO_FAMILY, MOST_TELLING, Event, MixtureSnapshot, StreamSettings, TellingFeature

@@ -1,7 +1,16 @@
 """The mixture as data: settings, state, bound, moves between states, snapshots for readers, and bytes."""
 
 from shoal.mixture.archive import Archive, within_limits
-from shoal.mixture.batch import BatchFit, Past, Progress, ProgressCallback, by_mass, log_density, predictor_of
+from shoal.mixture.batch import (
+    BatchFit,
+    Past,
+    PlacedPrior,
+    Progress,
+    ProgressCallback,
+    by_mass,
+    log_density,
+    predictor_of,
+)
 from shoal.mixture.bound import bound_of_responsibilities, entropy, evidence_bound
 from shoal.mixture.clock import (
     STEPS,
@@ -16,7 +25,6 @@ from shoal.mixture.clock import (
 )
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.distinguishing_features import MOST_TELLING, Moments, TellingFeature, telling_features
-from shoal.mixture.draws import draw_points
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
 from shoal.mixture.joins import prune_inplace, retire_rows, spared
 from shoal.mixture.lineage import (
@@ -37,7 +45,6 @@ from shoal.mixture.lineage import (
 )
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, merge_pairs_inplace, prune_and_merge_inplace
 from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
-from shoal.mixture.placed import PlacedPrior
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.predictor import Predicted, Predictor, predict_call, rows_for_learner, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
@@ -58,7 +65,7 @@ from shoal.mixture.settings import (
     StreamSettings,
     category_columns_of,
 )
-from shoal.mixture.snapshot import Component, MixtureSnapshot, Prediction, snapshot_of
+from shoal.mixture.snapshot import Component, MixtureSnapshot, Prediction, draw_points, snapshot_of
 from shoal.mixture.snapshot_codec import past_from_bytes, past_to_bytes, view_from_bytes, view_to_bytes
 from shoal.mixture.state import (
     MixtureState,

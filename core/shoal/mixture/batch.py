@@ -12,7 +12,7 @@ import numpy as np
 from shoal.families import AnyFamily
 from shoal.mixture.predictor import Predictor, with_empty
 from shoal.points.arrays import Array
-from shoal.points.rows import Points
+from shoal.points.rows import Points, SparseRows
 
 
 class BatchFit(NamedTuple):
@@ -90,3 +90,22 @@ def by_mass(fit: BatchFit) -> BatchFit:
     stats = type(fit.stats)(*(field[order] for field in fit.stats))
     resp = None if fit.resp is None else fit.resp[:, order]
     return fit._replace(stats=stats, resp=resp, log_weight=fit.log_weight[order])
+
+
+class PlacedPrior(NamedTuple):
+    """A prior for points (x - location) / scale."""
+
+    location: Array  # (D,)
+    scale: Array  # (D,) > 0
+    prior: AnyFamily
+    learned: bool = False
+    """Whether the prior was made from the data."""
+
+    @property
+    def log_volume(self) -> float:
+        """log |d x / d standardised|, to be subtracted from the log density of each standardised point."""
+        return float(np.log(self.scale).sum())
+
+    def standardise(self, x: Points) -> Any:
+        """Points in the prior's coordinates, (N, D) C-ordered; sparse rows are not standardised."""
+        return x if isinstance(x, SparseRows) else np.ascontiguousarray((x - self.location) / self.scale)

@@ -32,11 +32,10 @@ from shoal.points.rows import Points, row_elements, standardised
 from shoal.points.weighted_rows import LearntPoints, unweighted, weights_of
 from shoal.sequential.forgetting import counted, counts_before, decay_inplace
 from shoal.sequential.holes import holed_point_inplace
-from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass
+from shoal.sequential.one_pass import LONGEST_BLOCK, OnePass, standardised_by_kernel
 from shoal.sequential.passes import NO_MONITOR, Components, PassResult, PassRules, Piece
 from shoal.sequential.prior.jitter import jittered
 from shoal.sequential.schedule import block_rows, next_check, next_regular, points_until_due
-from shoal.sequential.standardise import standardised_by_kernel
 
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:

@@ -6,9 +6,17 @@ from typing import Any
 import numpy as np
 
 from shoal.families.base import AnyFamily
-from shoal.families.predictive_cache import deferred_rows, has_kernels, kernel_points, kernel_prior, kernel_views
-from shoal.points.arrays import LARGEST_COORDINATE, largest_magnitude
-from shoal.points.rows import Points
+from shoal.families.predictive_cache import (
+    as_kernels_read,
+    deferred_rows,
+    has_kernels,
+    kernel_points,
+    kernel_prior,
+    kernel_views,
+)
+from shoal.points.arrays import LARGEST_COORDINATE, Array, largest_magnitude
+from shoal.points.rows import Points, SparseRows
+from shoal.runtime.kernels import kernel
 from shoal.sequential.kernel import ENTROPY, NO_PAIRS, OVERLAP, new_memory, sva_pass
 from shoal.sequential.passes import Components, PassResult, PassRules, Piece
 from shoal.sequential.reference import reference_pass_inplace
@@ -118,3 +126,27 @@ def within_bounds(x: Points) -> Points:
     if isinstance(x, np.ndarray) and largest_magnitude(x) > LARGEST_COORDINATE:
         return np.clip(x, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     return x
+
+
+@kernel()
+def standardise_into(x: Array, location: Array, scale: Array, out: Array) -> None:
+    """Write (x - location) / scale, x (N, D), of magnitude at most 1e100, into `out` (N, D)."""
+    for i in range(x.shape[0]):
+        for b in range(x.shape[1]):
+            z = (x[i, b] - location[b]) / scale[b]
+            out[i, b] = min(max(z, -LARGEST_COORDINATE), LARGEST_COORDINATE)
+
+
+def standardised_by_kernel(x: Points, location: Array, scale: Array) -> Points:
+    """(x - location) / scale, x (N, D), of magnitude at most 1e100; sparse rows, which are of no located domain, as
+    they are."""
+    if isinstance(x, SparseRows):
+        return x
+    z = np.empty(x.shape)
+    standardise_into(*standardise_arguments(x, location, scale, z))
+    return z
+
+
+def standardise_arguments(x: Array, location: Array, scale: Array, out: Array) -> tuple[Any, ...]:
+    """What the kernel is called with: of these types whatever the arrays."""
+    return as_kernels_read(x), as_kernels_read(location), as_kernels_read(scale), out

@@ -19,11 +19,10 @@ from shoal.runtime.cache import cache_is_writable
 from shoal.runtime.compiling import CompilingChild, announce, needs_compiler, yield_to_others
 from shoal.sequential.forgetting import decay_call
 from shoal.sequential.kernel import sva_pass
-from shoal.sequential.one_pass import OnePass
+from shoal.sequential.one_pass import OnePass, standardise_arguments, standardise_into
 from shoal.sequential.passes import PassRules, Piece, new_components
 from shoal.sequential.prior.choose import LARGEST_OWN_SEARCH, search_family, univariate_arguments
 from shoal.sequential.prior.univariate_kernel import cluster_columns
-from shoal.sequential.standardise import standardise_arguments, standardise_into
 from shoal.sequential.warmup_search import warm_search
 
 Calls: TypeAlias = list[tuple[Any, tuple[Any, ...]]]

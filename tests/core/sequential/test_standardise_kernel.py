@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.points.rows import standardised
-from shoal.sequential.standardise import standardise_into
+from shoal.sequential.one_pass import standardise_into
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-300, 1e300])
