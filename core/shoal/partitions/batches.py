@@ -6,16 +6,14 @@ scale, the end of a round. The labels of every batch before that are still those
 """
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple
 
 from shoal.mixture import MixtureState, ended_by_time, next_round_end, rows_before_rounds
 from shoal.partitions.pieces import PieceRunner, in_turn
-from shoal.partitions.rounds import assimilate_inplace, learn_in_rounds_inplace
+from shoal.partitions.rounds import learn_of
 from shoal.points.arrays import Array
 from shoal.points.weighted_rows import LearntPoints
-from shoal.sequential import AssimilateInfo, assimilate_together_inplace, timed
-from shoal.sequential.learn import learn_inplace
+from shoal.sequential import AssimilateInfo, assimilate_inplace, assimilate_together_inplace, timed
 from shoal.sequential.rescale import is_watched
 
 PASS_ROWS = 1_024
@@ -53,10 +51,10 @@ def assimilate_batches_inplace(
         end += x.shape[0]
         if end >= _last_end(state):
             break
+    learn = learn_of(state.settings, run)
     if len(parts) == 1:
-        state, info = assimilate_inplace(state, parts[0], run)
+        state, info = assimilate_inplace(state, parts[0], learn)
         return state, [info]
-    learn = learn_inplace if state.settings.partitions == 1 else partial(learn_in_rounds_inplace, run=run)
     return assimilate_together_inplace(state, parts, learn)
 
 

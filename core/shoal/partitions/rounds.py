@@ -29,6 +29,7 @@ from shoal.mixture import (
     Event,
     MixtureState,
     Round,
+    StreamSettings,
     ended_by_time,
     merge_pairs_inplace,
     next_round_end,
@@ -51,6 +52,7 @@ from shoal.sequential import AssimilateInfo, PrequentialScores
 from shoal.sequential import assimilate_inplace as assimilate_in_order_inplace
 from shoal.sequential.forgetting import retire_forgotten_inplace
 from shoal.sequential.learn import (
+    Learn,
     check_inplace,
     decayed_by_time_inplace,
     learn_inplace,
@@ -66,9 +68,12 @@ NEAREST = 4
 def assimilate_inplace(state: MixtureState, x: Any, run: PieceRunner = in_turn) -> tuple[MixtureState, AssimilateInfo]:
     """`sequential.assimilate_inplace`, with the partitions that the settings ask for. `run` changes nothing of the
     result."""
-    if state.settings.partitions == 1:
-        return assimilate_in_order_inplace(state, x)
-    return assimilate_in_order_inplace(state, x, partial(learn_in_rounds_inplace, run=run))
+    return assimilate_in_order_inplace(state, x, learn_of(state.settings, run))
+
+
+def learn_of(settings: StreamSettings, run: PieceRunner) -> Learn:
+    """How rows are learnt after the warm-up, with the partitions that the settings ask for."""
+    return learn_inplace if settings.partitions == 1 else partial(learn_in_rounds_inplace, run=run)
 
 
 def learn_in_rounds_inplace(
