@@ -4,7 +4,6 @@ from shoal.families.bernoulli.prior import BetaBernoulli
 from shoal.families.bernoulli.types import (
     BernoulliCache,
     BernoulliDraw,
-    BernoulliParams,
     BernoulliPredictive,
     BernoulliStats,
 )
@@ -12,7 +11,6 @@ from shoal.families.bernoulli.types import (
 __all__ = [
     "BernoulliCache",
     "BernoulliDraw",
-    "BernoulliParams",
     "BernoulliPredictive",
     "BernoulliStats",
     "BetaBernoulli",

@@ -12,16 +12,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaln, psi
 
 from shoal.families.bernoulli.types import (
     BernoulliCache,
     BernoulliDraw,
-    BernoulliParams,
     BernoulliPredictive,
     BernoulliStats,
 )
-from shoal.families.counts import AdditiveFamily, in_columns, linear_scores, mean_log_rises, weighted_sums
+from shoal.families.counts import BetaFamily, BetaParams, in_columns, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.feature_contrast import other_rates
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
@@ -34,7 +32,7 @@ from shoal.points.domains import BINARY, Domain
 from shoal.points.rows import Points, SparseRows
 
 
-class BetaBernoulli(AdditiveFamily, Hyperparameters):
+class BetaBernoulli(BetaFamily, Hyperparameters):
     """The prior theta_d ~ Beta(a_d, b_d), independent over features; `a`, `b` > 0, (D,) each, or one of them a number.
 
     Raises SettingError when one of them is out of range.
@@ -46,8 +44,6 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
     domain: ClassVar[Domain] = BINARY
     cache_kind: ClassVar[type[Any]] = BernoulliCache
     serves_products: ClassVar[bool] = True
-    a: Array
-    b: Array
 
     def __init__(self, a: ArrayLike, b: ArrayLike) -> None:
         first, second = as_positive_features(a=a, b=b)
@@ -64,16 +60,6 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         share = (weighted_sums(rows, np.ones((len(rows), 1)))[0] + 0.5) / (len(rows) + 1.0)
         return [cls(share * 2.0**power, (1.0 - share) * 2.0**power) for power in range(-4, 5, 1 if thorough else 2)]
 
-    @property
-    def n_features(self) -> int:
-        """D."""
-        return self.a.size
-
-    @property
-    def n_free_parameters(self) -> int:
-        """A probability a feature."""
-        return self.n_features
-
     # Statistics
 
     def empty_stats(self, n_components: int) -> BernoulliStats:
@@ -84,31 +70,10 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """Statistics of points x (N, D) under resp (N, K)."""
         return BernoulliStats(resp.sum(axis=0), weighted_sums(x, resp))
 
-    def posterior(self, stats: BernoulliStats) -> BernoulliParams:
+    def posterior(self, stats: BernoulliStats) -> BetaParams:
         """Ones and zeros added to the prior's."""
         zeros = np.maximum(stats.mass[:, None] - stats.total, 0.0)
-        return BernoulliParams(self.a + stats.total, self.b + zeros)
-
-    # The exponential family
-
-    def natural(self, params: BernoulliParams) -> Array:
-        """(K, 2 D): a, b."""
-        return np.hstack([params.a, params.b])
-
-    def from_natural(self, natural: Array) -> BernoulliParams:
-        """Inverse of `natural`."""
-        d = self.n_features
-        return BernoulliParams(natural[:, :d].copy(), natural[:, d:].copy())
-
-    def log_partition(self, params: BernoulliParams) -> Array:
-        """A (K,)."""
-        result: Array = betaln(params.a, params.b).sum(axis=1)
-        return result
-
-    def mean_params(self, params: BernoulliParams) -> Array:
-        """(K, 2 D): E log theta, E log(1 - theta)."""
-        both = psi(params.a + params.b)
-        return np.hstack([psi(params.a) - both, psi(params.b) - both])
+        return BetaParams(self.a + stats.total, self.b + zeros)
 
     def log_carrier(self, stats: BernoulliStats) -> Array:
         """0 (K,)."""
@@ -127,12 +92,12 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """0 (N,)."""
         return np.zeros(len(SparseRows.of(x)))
 
-    def expected_log_likelihood(self, params: BernoulliParams, x: Points) -> Array:
+    def expected_log_likelihood(self, params: BetaParams, x: Points) -> Array:
         """E_q[log p(x | theta)] (N, K)."""
         one, zero = np.hsplit(self.mean_params(params), 2)
         return np.asarray(linear_scores(x, one - zero) + zero.sum(axis=1))
 
-    def predictive(self, params: BernoulliParams) -> BernoulliPredictive:
+    def predictive(self, params: BetaParams) -> BernoulliPredictive:
         """Log odds a / b, and the log probability of zeros."""
         log_zeros = -np.log1p(params.a / params.b).sum(axis=1)
         return BernoulliPredictive(np.log(params.a / params.b), log_zeros)
@@ -145,7 +110,7 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """log probability (N, K) of points x (N, D)."""
         return linear_scores(x, predictive.log_odds) + predictive.log_zeros
 
-    def log_predictive(self, params: BernoulliParams, x: Points) -> Array:
+    def log_predictive(self, params: BetaParams, x: Points) -> Array:
         """log probability (N, K)."""
         return self.log_predictive_from(self.predictive(params), x)
 
@@ -158,24 +123,24 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
         """Features that are on, or off, more often than elsewhere."""
         return other_rates(value, rest)
 
-    def predictive_mean(self, params: BernoulliParams) -> Array:
+    def predictive_mean(self, params: BetaParams) -> Array:
         """(K, D)."""
         result: Array = params.a / (params.a + params.b)
         return result
 
-    def predictive_variance(self, params: BernoulliParams) -> Array:
+    def predictive_variance(self, params: BetaParams) -> Array:
         """(K, D)."""
         mean = self.predictive_mean(params)
         return mean * (1.0 - mean)
 
-    def predictive_covariance(self, params: BernoulliParams) -> Array:
+    def predictive_covariance(self, params: BetaParams) -> Array:
         """(K, D, D), diagonal."""
         d = self.n_features
         covariance = np.zeros((len(params.a), d, d))
         covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
         return covariance
 
-    def sample_parameters(self, params: BernoulliParams, rng: np.random.Generator) -> BernoulliDraw:
+    def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> BernoulliDraw:
         """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
         one, zero = (
             np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)
@@ -210,18 +175,18 @@ class BetaBernoulli(AdditiveFamily, Hyperparameters):
 
     # Points with holes
 
-    def marginal_log_predictive(self, params: BernoulliParams, x: Array) -> Array:
+    def marginal_log_predictive(self, params: BetaParams, x: Array) -> Array:
         """The probability of the observed features: they are independent given the component. Exact."""
         both = np.log(params.a + params.b)
         ones, zeros = np.log(params.a) - both, np.log(params.b) - both
         return np.asarray((x == 1.0) @ ones.T + (x == 0.0) @ zeros.T)
 
-    def expected_stats(self, params: BernoulliParams, x: Array, resp: Array) -> BernoulliStats:
+    def expected_stats(self, params: BetaParams, x: Array, resp: Array) -> BernoulliStats:
         """A hole counts as its probability of a one, which leaves that probability where it was."""
         _, filled = observed_and_filled(x, self.predictive_mean(params))
         return BernoulliStats(resp.copy(), resp[:, None] * filled)
 
-    def drawn_missing(self, params: BernoulliParams, x: Array, rng: np.random.Generator) -> Array:
+    def drawn_missing(self, params: BetaParams, x: Array, rng: np.random.Generator) -> Array:
         """The point (D,) with each hole drawn by the component's probability of a one."""
         drawn = rng.random(x.size) < self.predictive_mean(params)[0]
         return np.where(np.isnan(x), drawn.astype(np.float64), x)

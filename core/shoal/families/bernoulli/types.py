@@ -12,13 +12,6 @@ class BernoulliStats(NamedTuple):
     total: Array  # (K, D) weighted number of ones, <= mass but for rounding
 
 
-class BernoulliParams(NamedTuple):
-    """theta_d ~ Beta(a_d, b_d)."""
-
-    a: Array  # (K, D) > 0
-    b: Array  # (K, D) > 0
-
-
 class BernoulliPredictive(NamedTuple):
     """log p(x) = log_zeros + sum_d x_d log_odds_d."""
 

@@ -12,10 +12,13 @@ from shoal.families.counts.additive import (
     term_scores,
     weighted_sums,
 )
+from shoal.families.counts.beta import BetaFamily, BetaParams
 from shoal.families.counts.rows import CountRows, kernel_rows
 
 __all__ = [
     "AdditiveFamily",
+    "BetaFamily",
+    "BetaParams",
     "CountRows",
     "in_columns",
     "kernel_rows",

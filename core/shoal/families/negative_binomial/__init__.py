@@ -4,7 +4,6 @@ from shoal.families.negative_binomial.prior import BetaNegativeBinomial
 from shoal.families.negative_binomial.types import (
     NegativeBinomialCache,
     NegativeBinomialDraw,
-    NegativeBinomialParams,
     NegativeBinomialPredictive,
     NegativeBinomialStats,
 )
@@ -13,7 +12,6 @@ __all__ = [
     "BetaNegativeBinomial",
     "NegativeBinomialCache",
     "NegativeBinomialDraw",
-    "NegativeBinomialParams",
     "NegativeBinomialPredictive",
     "NegativeBinomialStats",
 ]

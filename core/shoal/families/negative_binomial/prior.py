@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaln, gammaln, psi, xlogy
+from scipy.special import gammaln, xlogy
 
 from shoal.families.counts import (
-    AdditiveFamily,
+    BetaFamily,
+    BetaParams,
     in_columns,
     linear_scores,
     log_rise_over_factorial,
@@ -32,7 +33,6 @@ from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.negative_binomial.types import (
     NegativeBinomialCache,
     NegativeBinomialDraw,
-    NegativeBinomialParams,
     NegativeBinomialPredictive,
     NegativeBinomialStats,
 )
@@ -46,7 +46,7 @@ _DISPERSIONS = (0.5, 2.0, 8.0, 32.0)
 """Tried by `candidate_priors`: from far more to hardly more variance than a Poisson count."""
 
 
-class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
+class BetaNegativeBinomial(BetaFamily, Hyperparameters):
     """The prior theta_d ~ Beta(a_d, b_d), independent over features, of counts with known dispersion r_d.
 
     `a`, `b`, `dispersion` > 0, (D,) each; all but one may be a number. Raises SettingError when one of them is out of
@@ -58,8 +58,6 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
     description: ClassVar[str] = "counts that vary more than a Poisson's, the dispersion known"
     cache_kind: ClassVar[type[Any]] = NegativeBinomialCache
     serves_products: ClassVar[bool] = True
-    a: Array
-    b: Array
     dispersion: Array
 
     def __init__(self, a: ArrayLike, b: ArrayLike, dispersion: ArrayLike) -> None:
@@ -85,16 +83,6 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         """The prior of this mean (D,), r b / (a - 1), that is worth so many rows."""
         return cls(1.0 + worth * np.asarray(dispersion), worth * mean, dispersion)
 
-    @property
-    def n_features(self) -> int:
-        """D."""
-        return self.a.size
-
-    @property
-    def n_free_parameters(self) -> int:
-        """A probability a feature."""
-        return self.n_features
-
     # Statistics
 
     def empty_stats(self, n_components: int) -> NegativeBinomialStats:
@@ -106,30 +94,9 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         """Statistics of points x (N, D) under resp (N, K)."""
         return NegativeBinomialStats(resp.sum(axis=0), weighted_sums(x, resp), resp.T @ self.point_log_carrier(x))
 
-    def posterior(self, stats: NegativeBinomialStats) -> NegativeBinomialParams:
+    def posterior(self, stats: NegativeBinomialStats) -> BetaParams:
         """The dispersion of every row added to a, counts to b."""
-        return NegativeBinomialParams(self.a + stats.mass[:, None] * self.dispersion, self.b + stats.total)
-
-    # The exponential family
-
-    def natural(self, params: NegativeBinomialParams) -> Array:
-        """(K, 2 D): a, b."""
-        return np.hstack([params.a, params.b])
-
-    def from_natural(self, natural: Array) -> NegativeBinomialParams:
-        """Inverse of `natural`."""
-        d = self.n_features
-        return NegativeBinomialParams(natural[:, :d].copy(), natural[:, d:].copy())
-
-    def log_partition(self, params: NegativeBinomialParams) -> Array:
-        """A (K,)."""
-        result: Array = betaln(params.a, params.b).sum(axis=1)
-        return result
-
-    def mean_params(self, params: NegativeBinomialParams) -> Array:
-        """(K, 2 D): E log theta, E log(1 - theta)."""
-        both = psi(params.a + params.b)
-        return np.hstack([psi(params.a) - both, psi(params.b) - both])
+        return BetaParams(self.a + stats.mass[:, None] * self.dispersion, self.b + stats.total)
 
     def log_carrier(self, stats: NegativeBinomialStats) -> Array:
         """The weighted sum of log coefficients (K,)."""
@@ -149,12 +116,12 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         logs = log_rise_over_factorial(self.dispersion[rows.indices], rows.data)
         return np.asarray(SparseRows((logs, rows.indices, rows.indptr), shape=rows.shape).sum(axis=1))
 
-    def expected_log_likelihood(self, params: NegativeBinomialParams, x: Points) -> Array:
+    def expected_log_likelihood(self, params: BetaParams, x: Points) -> Array:
         """E_q[log p(x | theta)] (N, K)."""
         success, failure = np.hsplit(self.mean_params(params), 2)
         return np.asarray(linear_scores(x, failure) + success @ self.dispersion + self.point_log_carrier(x)[:, None])
 
-    def predictive(self, params: NegativeBinomialParams) -> NegativeBinomialPredictive:
+    def predictive(self, params: BetaParams) -> NegativeBinomialPredictive:
         """A beta negative binomial a feature."""
         both = params.a + params.b
         zeros = log_gamma_ratio(params.a, self.dispersion) - log_gamma_ratio(both, self.dispersion)
@@ -174,7 +141,7 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
 
         return term_scores(x, len(b), term) + predictive.log_zeros + self.point_log_carrier(x)[:, None]
 
-    def log_predictive(self, params: NegativeBinomialParams, x: Points) -> Array:
+    def log_predictive(self, params: BetaParams, x: Points) -> Array:
         """log probability (N, K)."""
         return self.log_predictive_from(self.predictive(params), x)
 
@@ -187,26 +154,26 @@ class BetaNegativeBinomial(AdditiveFamily, Hyperparameters):
         """Counts that are higher than elsewhere."""
         return higher_rates(value, rest)
 
-    def predictive_mean(self, params: NegativeBinomialParams) -> Array:
+    def predictive_mean(self, params: BetaParams) -> Array:
         """(K, D) r b / (a - 1); NaN for an `a` of at most 1, where it is infinite."""
         excess = np.where(params.a > 1.0, params.a - 1.0, np.nan)
         return np.asarray(self.dispersion * params.b / excess)
 
-    def predictive_variance(self, params: NegativeBinomialParams) -> Array:
+    def predictive_variance(self, params: BetaParams) -> Array:
         """(K, D); infinite for an `a` of at most 2."""
         a, b, r = params.a, params.b, self.dispersion
         excess = np.where(a > 2.0, a - 2.0, np.nan)
         variance = r * b * (a + r - 1.0) * (a + b - 1.0) / (excess * (a - 1.0) ** 2)
         return np.where(a > 2.0, variance, np.inf)
 
-    def predictive_covariance(self, params: NegativeBinomialParams) -> Array:
+    def predictive_covariance(self, params: BetaParams) -> Array:
         """(K, D, D), diagonal."""
         d = self.n_features
         covariance = np.zeros((len(params.a), d, d))
         covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
         return covariance
 
-    def sample_parameters(self, params: NegativeBinomialParams, rng: np.random.Generator) -> NegativeBinomialDraw:
+    def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> NegativeBinomialDraw:
         """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
         success, failure = (
             np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)

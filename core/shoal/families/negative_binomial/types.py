@@ -13,13 +13,6 @@ class NegativeBinomialStats(NamedTuple):
     log_coefficient: Array  # (K,) weighted sum of sum_d log of G(x_d + r_d) / (G(r_d) x_d!)
 
 
-class NegativeBinomialParams(NamedTuple):
-    """theta_d ~ Beta(a_d, b_d)."""
-
-    a: Array  # (K, D) > 0
-    b: Array  # (K, D) > 0
-
-
 class NegativeBinomialPredictive(NamedTuple):
     """log p(x) = log_zeros + sum_d [log f(b_d, x_d) - log f(sum_d, x_d) + log f(r_d, x_d)], f(a, n) = G(a + n) / (G(a)
     n!)."""
