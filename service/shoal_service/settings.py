@@ -8,7 +8,7 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -215,18 +215,12 @@ class Settings(BaseSettings):
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split_hosts(cls, value: Any) -> Any:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            return value
-        return [_host_name(part) if isinstance(part, str) else part for part in parts if part != ""]
+        return _split(value, _host_name)
 
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _split_origins(cls, value: Any) -> Any:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            return value
-        return [_origin(part) if isinstance(part, str) else part for part in parts if part != ""]
+        return _split(value, _origin)
 
     @field_validator("host")
     @classmethod
@@ -296,6 +290,14 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
+
+
+def _split(value: Any, read: Callable[[str], str]) -> Any:
+    """The parts of a text with commas, or those of a list, each as `read` reads it. Other values stay as they are."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    return [read(part) if isinstance(part, str) else part for part in parts if part != ""]
 
 
 def _host_name(text: str) -> str:
