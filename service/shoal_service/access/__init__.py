@@ -2,7 +2,7 @@
 
 from shoal_service.access.control import BOOTSTRAP_ID, AccessControl, CreatedKey, KeyRecord
 from shoal_service.access.expiry import parse_expiry
-from shoal_service.access.grants import Grant, Limits, check_key_name
+from shoal_service.access.grants import Grant, Limits, Scope, check_key_name
 from shoal_service.access.meter import Meter
 from shoal_service.access.requirements import (
     ADMIN,
@@ -18,7 +18,6 @@ from shoal_service.access.requirements import (
     Reach,
     Requirement,
 )
-from shoal_service.access.scopes import Scope
 from shoal_service.access.secret_keys import admin_key_of
 
 __all__ = [

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shoal_service.access.expiry import rfc3339
-from shoal_service.access.grants import Grant, Limits, check_key_name
+from shoal_service.access.grants import Grant, Limits, Scope, check_key_name
 from shoal_service.access.meter import Meter
 from shoal_service.access.requirements import ANYONE, Caller
-from shoal_service.access.scopes import Scope
 from shoal_service.access.secret_keys import LONGEST_SECRET, digest_of, new_secret
 from shoal_service.errors import (
     LimitError,

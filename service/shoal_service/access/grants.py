@@ -1,12 +1,28 @@
 """Grants: what an access key allows, for which streams, until when, and how much of it."""
 
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from shoal_service.access.scopes import Scope
 from shoal_service.errors import ParameterError
+
+
+class Scope(StrEnum):
+    """Scope of a key, and the least scope that an endpoint needs."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    def includes(self, other: "Scope") -> bool:
+        """Whether a key of this scope may do what needs the other one."""
+        return _ORDER[self] >= _ORDER[other]
+
+
+_ORDER = {scope: place for place, scope in enumerate(Scope)}
+
 
 MAX_PATTERNS = 100
 MAX_NAME = 100

@@ -6,9 +6,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from shoal_service.access.grants import Grant
+from shoal_service.access.grants import Grant, Scope
 from shoal_service.access.meter import Meter
-from shoal_service.access.scopes import Scope
 from shoal_service.errors import ForbiddenError
 
 

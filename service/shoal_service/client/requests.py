@@ -4,7 +4,7 @@ import os
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shoal_service.client.errors import UnavailableError
 from shoal_service.client.flow import Flow, Request, Session, exchange
@@ -22,6 +22,9 @@ SNAPSHOT_TYPE = "application/octet-stream"
 _HEAD = ("stream", "log_offset", "points_seen", "status", "new_weight")
 PAGE = 10_000
 """Components per page. The server sends fewer if they are large."""
+
+UNCHANGED: Final = "\0"
+"""Stands for a text that stays as it is. No label holds it."""
 
 
 def components(session: Session, /, *, min_offset: int | None = None, covariance: bool = False) -> Flow[Components]:
@@ -155,3 +158,15 @@ def health(session: Session) -> Flow[Health]:
     except UnavailableError as error:
         return Health(ready=False, detail={"status": error.status, "detail": error.detail})
     return Health(ready=True, detail=json_of(response))
+
+
+def label(
+    session: Session, /, component_id: int, label: str | None = UNCHANGED, *, note: str | None = UNCHANGED
+) -> Flow[Component]:
+    """Give a component a label (up to 200 characters) and a note (up to 4 KiB). None removes one.
+
+    The successors of the component get them. Raises NotFoundError for an unknown id.
+    """
+    changes: dict[str, Any] = {name: text for name, text in (("label", label), ("note", note)) if text != UNCHANGED}
+    request = Request("PATCH", data_path(session, f"components/{int(component_id)}"), **json_body(changes))
+    return Component.from_json(json_of((yield from exchange(session, request)), "id", "label"))

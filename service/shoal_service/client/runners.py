@@ -16,7 +16,6 @@ from shoal_service.client import (
     batch_requests,
     clusters,
     dead_letters,
-    labels,
     records,
     refinements,
     requests,
@@ -86,7 +85,7 @@ class Client:
     ingest = _blocking(batch_requests.ingest)
     ingest_step = _blocking(sources.ingest_step)
     predict = _blocking(batch_requests.predict)
-    label = _blocking(labels.label)
+    label = _blocking(requests.label)
     sample = _blocking(requests.sample)
     wait = _blocking(requests.wait)
     streams = _blocking(requests.streams)
@@ -199,7 +198,7 @@ class AsyncClient:
     ingest = _awaited(batch_requests.ingest)
     ingest_step = _awaited(sources.ingest_step)
     predict = _awaited(batch_requests.predict)
-    label = _awaited(labels.label)
+    label = _awaited(requests.label)
     sample = _awaited(requests.sample)
     wait = _awaited(requests.wait)
     streams = _awaited(requests.streams)

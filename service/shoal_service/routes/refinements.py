@@ -20,8 +20,7 @@ from shoal_service.errors import (
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
 from shoal_service.routes.endpoints import Endpoints
-from shoal_service.routes.idempotency import IdempotencyKeyHeader
-from shoal_service.routes.service import service_of, stream_of
+from shoal_service.routes.service import IdempotencyKeyHeader, service_of, stream_of
 from shoal_service.streams import Refinement, Stream
 from shoal_service.wire import check_idempotency_key, encode
 from shoal_service.wire.models import RefineIn, RefinementOut, RefinementsOut, decode_refine

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import Query
+from fastapi import Header, Query
 from starlette.requests import Request
 
 from shoal_service.access import AccessControl
@@ -11,10 +11,10 @@ from shoal_service.errors import ParameterError
 from shoal_service.metrics import Metrics
 from shoal_service.request_log import RequestLog
 from shoal_service.routes.compute import Compute
-from shoal_service.routes.uploads import Uploads
+from shoal_service.routes.uploads import Upload, Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
-from shoal_service.store import Store
+from shoal_service.store import IdempotencyKey, Store
 from shoal_service.streams import (
     DEFAULT_STREAM,
     DeadLetterService,
@@ -27,7 +27,7 @@ from shoal_service.streams import (
     StreamRegistry,
     WebhookService,
 )
-from shoal_service.wire import Decoder, WireLimits
+from shoal_service.wire import Decoder, RecordColumns, WireLimits, check_idempotency_key, request_digest
 
 LEAST_WAIT_S = 0.001
 """Shortest `timeout` of a request."""
@@ -141,3 +141,24 @@ Timeout = Annotated[
         json_schema_extra={"minimum": LEAST_WAIT_S},
     ),
 ]
+
+
+IdempotencyKeyHeader = Annotated[
+    str | None,
+    Header(
+        description="1 to 128 printable ASCII characters that name this request. Repeating it has no second effect.",
+        examples=["1f0c6f3a-batch-7"],
+        json_schema_extra={"minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    ),
+]
+
+
+async def key_of(
+    service: Service, key: str | None, upload: Upload, columns: RecordColumns | None = None
+) -> IdempotencyKey | None:
+    """The key of a request, or None if it has none. Raises ParameterError for a bad key."""
+    if key is None:
+        return None
+    check_idempotency_key(key)
+    digest = await service.compute(len(upload.body), request_digest, *upload, columns)
+    return IdempotencyKey(key, digest)

@@ -19,9 +19,8 @@ from shoal_service.errors import (
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, not_modified, tagged
 from shoal_service.routes.endpoints import Endpoints
-from shoal_service.routes.idempotency import IdempotencyKeyHeader, key_of
 from shoal_service.routes.key_limits import KeyLimits
-from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
+from shoal_service.routes.service import IdempotencyKeyHeader, MinOffset, Timeout, key_of, service_of, stream_of
 from shoal_service.wire import encode
 from shoal_service.wire.models import RestoreOut
 

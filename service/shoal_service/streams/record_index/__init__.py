@@ -5,12 +5,11 @@
 """
 
 from shoal_service.streams.record_index.change import Limits
-from shoal_service.streams.record_index.forgetting import forget_payload, forgotten_keys
 from shoal_service.streams.record_index.membership import Order, Page, Position, Since, changed, members
 from shoal_service.streams.record_index.reader import Bounds, RecordReader, Stored
 from shoal_service.streams.record_index.resolve import FamilyTree, Resolved, Resolver
 from shoal_service.streams.record_index.rows import REASSIGNED, TEXT_TIME, RecordRows
-from shoal_service.streams.record_index.writer import RecordWriter
+from shoal_service.streams.record_index.writer import RecordWriter, forget_payload, forgotten_keys
 
 __all__ = [
     "REASSIGNED",

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from shoal_service.errors import StaleWriterError, StoreUnavailableError
@@ -219,3 +220,13 @@ def _without(parts: list[RecordRows], gone: set[bytes]) -> list[RecordRows]:
     kept = (np.array([i for i, key in enumerate(part.keys) if key not in gone], np.int64) for part in parts)
     found = [part if len(rows) == part.n else part.take(rows) for part, rows in zip(parts, kept, strict=True)]
     return [part for part in found if part.n]
+
+
+def forget_payload(keys: list[str]) -> bytes:
+    """The payload of a log entry that forgets records: their keys, in MessagePack."""
+    return msgspec.msgpack.encode(keys)
+
+
+def forgotten_keys(payload: bytes) -> list[bytes]:
+    """Read the keys of a payload, as UTF-8."""
+    return [key.encode() for key in msgspec.msgpack.decode(payload, type=list[str])]

@@ -5,10 +5,10 @@
 learns.
 """
 
+from shoal_service.streams.webhooks.attempt import key_of_secret, signature_of
 from shoal_service.streams.webhooks.definition import EVENT_KINDS, Webhook, check_url
 from shoal_service.streams.webhooks.documents import WebhookDocuments
 from shoal_service.streams.webhooks.sender import WebhookSender
-from shoal_service.streams.webhooks.signature import key_of_secret, signature_of
 from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState
 
 __all__ = [
