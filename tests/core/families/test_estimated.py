@@ -52,6 +52,16 @@ def test_likelihoods_are_scipys(case):
         assert_allclose(family.log_likelihood(u, x)[:, k], exact, rtol=1e-10)
 
 
+def test_no_step_takes_a_proportion_to_zero(case):
+    """Its gradient would be lost: psi(0) is infinite."""
+    family, u, x = case
+    far = np.append(u[0, :-1], -900.0)
+    settled = family.settled(far)
+    assert_allclose(settled[:-1], log_softmax(far)[:-1], rtol=1e-12)
+    assert np.isfinite(family.log_likelihood_gradient(settled[None], x[0])).all()
+    assert np.exp(settled[-1]) > 0.0
+
+
 def test_the_prior_of_proportions_is_a_density_in_u(case):
     """log Dir(theta) and log |d theta / d u| = sum log theta, the last u fixed."""
     family, u, _ = case
