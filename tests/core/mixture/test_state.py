@@ -20,6 +20,7 @@ from shoal.mixture import (
     state_bytes,
     to_bytes,
 )
+from shoal.mixture.state import _largest_rows
 
 MakeState = Callable[..., MixtureState]
 
@@ -103,3 +104,11 @@ def test_bytes_are_those_of_the_arrays(state: MixtureState) -> None:
     assert state_bytes(grow(state, 10)) - state_bytes(state) == 5 * row + 3 * 8 * (
         10**2 - 5**2
     )  # three: the marks' too
+
+
+@pytest.mark.parametrize("pair_bytes", [0, 1, 24])
+def test_the_largest_number_of_rows_fits_and_one_more_does_not(pair_bytes: int) -> None:
+    for row_bytes in (1, 7, 40):
+        for spare in range(2 * row_bytes + 4 * pair_bytes, 2_000, 13):
+            fits = [r for r in range(2, spare + 1) if r * row_bytes + r * r * pair_bytes <= spare]
+            assert _largest_rows(spare, row_bytes, pair_bytes) == max(fits)
