@@ -7,12 +7,10 @@ __version__: str
 def __getattr__(name: str) -> str:
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version
+    import shoal
 
-    try:
-        return version("shoal")
-    except PackageNotFoundError:
-        return "unknown"
+    version: str = shoal.__version__
+    return version
 
 
 __all__ = ["__version__"]
