@@ -6,6 +6,11 @@ from scipy.special import gammaln
 from shoal.points.arrays import Array
 
 
+def log_rising(concentration: float, n_points: float) -> float:
+    """log alpha (alpha + 1) ... (alpha + N - 1): the denominator of the probability of a partition, nats."""
+    return float(gammaln(concentration + n_points) - gammaln(concentration))
+
+
 def log_eppf(counts: Array, concentration: float) -> float:
     """Log probability of a partition with block sizes `counts` (K,), each > 0, in nats.
 
@@ -13,8 +18,7 @@ def log_eppf(counts: Array, concentration: float) -> float:
     not the law of the multiset of sizes, is the prior of a partition). Blocks of size 0 are none: leave them out.
     """
     sizes = np.asarray(counts, dtype=np.float64)
-    total = float(sizes.sum())
-    rising = float(gammaln(concentration + total) - gammaln(concentration))
+    rising = log_rising(concentration, float(sizes.sum()))
     return sizes.size * float(np.log(concentration)) + float(gammaln(sizes).sum()) - rising
 
 

@@ -23,10 +23,10 @@ from shoal.families.predictive_cache import has_sampling_kernels
 from shoal.mixture import BatchFit, Progress, ProgressCallback, by_size, component_stats, log_joint
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
-from shoal.process import predictive_weights
+from shoal.process import log_rising, predictive_weights
 from shoal.search.beam import BeamSearch
 from shoal.search.caps import log_caps_alone
-from shoal.search.objective import log_rising, suffix_sums
+from shoal.search.objective import suffix_sums
 from shoal.search.plain import AdmissibleScore, Found, Score, search
 
 ScoreName: TypeAlias = Literal["inadmissible", "admissible", "trivial"]

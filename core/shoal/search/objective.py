@@ -16,11 +16,6 @@ from scipy.special import gammaln
 from shoal.points.arrays import Array
 
 
-def log_rising(concentration: float, n_points: int) -> float:
-    """log alpha (alpha + 1) ... (alpha + N - 1), the denominator."""
-    return float(gammaln(concentration + n_points) - gammaln(concentration))
-
-
 def best_completion(n_left: int, largest: int, log_concentration: float) -> float:
     """The largest gain of the prior from `n_left` further points, with `largest` points in the largest block, nats.
 

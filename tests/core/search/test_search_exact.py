@@ -22,10 +22,10 @@ from shoal.families import (
     log_marginal,
 )
 from shoal.families.capabilities import has_latent_variables
-from shoal.process import log_eppf
+from shoal.process import log_eppf, log_rising
 from shoal.search import fit_search
 from shoal.search.caps import log_caps
-from shoal.search.objective import best_completion, log_rising, suffix_sums
+from shoal.search.objective import best_completion, suffix_sums
 
 
 @pytest.mark.parametrize("score", ["admissible", "trivial"])
