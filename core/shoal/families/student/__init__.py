@@ -1,13 +1,12 @@
 """Student t components with unknown mean and scale matrix."""
 
 from shoal.families.student.prior import MultivariateStudent
-from shoal.families.student.types import StudentCache, StudentConstants, StudentDraw, StudentPredictive, StudentStats
+from shoal.families.student.types import StudentCache, StudentConstants, StudentDraw, StudentStats
 
 __all__ = [
     "MultivariateStudent",
     "StudentCache",
     "StudentConstants",
     "StudentDraw",
-    "StudentPredictive",
     "StudentStats",
 ]

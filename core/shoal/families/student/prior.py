@@ -26,6 +26,7 @@ from shoal.families.base import RowsT, take
 from shoal.families.gaussian import (
     FACTOR_BLOCK,
     GaussianParams,
+    GaussianPredictive,
     GaussianStats,
     NormalInverseWishart,
     WithInnerGaussian,
@@ -37,7 +38,7 @@ from shoal.families.portable import Portable
 from shoal.families.predictive_cache import CacheScales
 from shoal.families.prior_choices import Choice
 from shoal.families.student.precision import POINT_ROUNDS, best_degrees, factor_given, log_prior
-from shoal.families.student.types import StudentCache, StudentConstants, StudentDraw, StudentPredictive, StudentStats
+from shoal.families.student.types import StudentCache, StudentConstants, StudentDraw, StudentStats
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import row_blocks, whitened_quadratic
 from shoal.points.arrays import Array
@@ -204,23 +205,22 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
         constant = linalg.log_gamma_ratio(0.5 * tail, 0.5 * d) + 0.5 * (d * (np.log(width) - _LOG_PI) - log_det)
         return 0.5 * (tail + d), width, constant
 
-    def predictive(self, params: GaussianParams) -> StudentPredictive:
+    def predictive(self, params: GaussianParams) -> GaussianPredictive:
         """The Student t of the predictive mean and covariance, whitened: one Cholesky factor inverted a component."""
         factors = linalg.cholesky(params.scale)
         log_det = linalg.log_determinant(factors)
         power, width, constant = self.density_terms(params.mean_strength, params.dof, log_det)
         whitening = linalg.inverse_lower(factors)
         whitening *= np.sqrt(width)[:, None, None]
-        return StudentPredictive(params.mean, whitening, constant, power)
+        return GaussianPredictive(params.mean, whitening, constant, power)
 
-    def portable(self, predictive: StudentPredictive) -> Portable:
+    def portable(self, predictive: GaussianPredictive) -> Portable:
         """See `portable.portable`."""
-        return Portable("multivariate_t", predictive._asdict())
+        return self.inner.portable(predictive)
 
-    def log_predictive_from(self, predictive: StudentPredictive, x: Array) -> Array:
+    def log_predictive_from(self, predictive: GaussianPredictive, x: Array) -> Array:
         """log density (N, K) of points x (N, D)."""
-        distance = whitened_quadratic(x, predictive.mean, predictive.whitening)
-        return predictive.log_constant - predictive.power * np.log1p(distance, out=distance)
+        return self.inner.log_predictive_from(predictive, x)
 
     def log_predictive(self, params: GaussianParams, x: Array) -> Array:
         """log density (N, K), with the factors of 32 MiB of components at a time."""

@@ -20,15 +20,6 @@ class StudentStats(NamedTuple):
     entropy: Array  # (K,) sum of r H(q(u)), nats
 
 
-class StudentPredictive(NamedTuple):
-    """log p(x) = log_constant - power * log1p(|whitening (x - mean)|^2), a Student t."""
-
-    mean: Array  # (K, D)
-    whitening: Array  # (K, D, D) lower triangular
-    log_constant: Array  # (K,) nats
-    power: Array  # (K,)
-
-
 class StudentDraw(NamedTuple):
     """One likelihood parameter of each component."""
 
