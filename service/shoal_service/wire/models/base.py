@@ -66,7 +66,8 @@ def read_json(
             raise ParameterError(f"{name} is missing") from None
         if first["type"] == "extra_forbidden":
             known = nested if nested is not None and len(first["loc"]) > 1 else model
-            raise ParameterError(f"unknown field {name!r}{spelling_advice(first, known.model_fields)}") from None
+            advice = spelling_advice(first, known.model_fields) or f"; send {', '.join(known.model_fields)}"
+            raise ParameterError(f"unknown field {name!r}{advice}") from None
         hidden = first["loc"][0] in secret
         given = "" if hidden else f" is {str(first['input'])[:80]!r}"
         raise ParameterError(f"{name}{given}: {first['msg']}{spelling_advice(first)}") from None
