@@ -83,7 +83,8 @@ async def test_what_is_no_label_is_refused(running: Any) -> None:
         ({"label": "two\nlines"}, "control characters"), ({"label": "two\u2028lines"}, "control characters"),
         ({"label": "a\x85b"}, "control characters"), ({"label": "  \u00a0"}, "is blank"),
         ({"note": "é" * 2049}, "4,098 bytes, the limit is 4,096"),
-        ({"lable": "x"}, "did you mean 'label'?"), ({"x": "y"}, "unknown field 'x'; send label, note"), ({"label": 7}, "valid string"), ([], "not a JSON object"),
+        ({"lable": "x"}, "did you mean 'label'?"), ({"x": "y"}, "unknown field 'x'; send label, note"),
+        ({"label": 7}, "valid string"), ([], "not a JSON object"),
     ):  # fmt: skip
         reply = await running.http.patch(f"/components/{first['id']}", json=body)
         assert reply.status_code == 400, reply.text

@@ -119,6 +119,36 @@ async def test_a_refinement_assigns_the_window_anew_and_the_changes_are_listed(r
     assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")
 
 
+async def test_a_table_that_copies_answers_and_changes_follows_the_stream(running: Any) -> None:
+    """Through births, merges, prunings, returns and refinements, and with keys that come again or are deleted."""
+    rng = np.random.default_rng(1)
+    centres = rng.uniform(-25, 25, size=(6, 2))
+    await running.http.put("/streams/s", json={**GRID, "warmup_points": 100, "half_life": 300})
+    table: dict[str, int | None] = {}
+    last: dict[str, str] = {}
+    for step in range(12):
+        n, active = int(rng.integers(100, 500)), rng.choice(6, size=rng.integers(1, 5), replace=False)
+        x = centres[rng.choice(active, size=n)] + rng.normal(size=(n, 2)) * (1.0 if step % 4 else 4.0)
+        keys = [f"k{key}" for key in rng.integers(2_000, size=n)]
+        params, body = {"wait": "applied", "timeout": 30}, {"points": x.tolist(), "keys": keys}
+        answer = await running.http.post("/streams/s/ingest", json=body, params=params)
+        table |= dict(zip(keys, answer.json()["components"], strict=True))
+        if step % 3 == 2:
+            await refined(running)
+            for key in list(table)[:5]:
+                await running.http.delete(f"/streams/s/records/{key}")
+                del table[key]
+        newest = newest_event(running)
+        changes = await everything(running, **last)
+        table |= {key: record["component"] for key, record in changes.items()}
+        last = {"changed_since": newest}
+        reply = await running.http.post("/streams/s/records/lookup", json={"keys": list(table)})
+        assert {record["key"]: record["component"] for record in reply.json()["records"]} == table, step
+    stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+    kinds = {event.kind for event in stream.view_source.feed.all()}
+    assert {"born", "merged", "pruned", "returned", "split", "adopted"} <= kinds, kinds
+
+
 async def test_after_a_restore_every_record_may_belong_elsewhere(running: Any) -> None:
     rng = np.random.default_rng(3)
     await running.http.put("/streams/s", json=GRID)
