@@ -146,7 +146,7 @@ def test_names_of_columns_and_files_are_shown_as_they_are(shoal: Shoal, file: Pa
     assert "size $, <b>heat</b>, $load$" in page.texts["fit"]
     assert "<b>heat</b>" in page.texts["map"]  # a name of an axis
     assert "hosts <&> more.csv" in page.texts["fit"]
-    assert "It was not measured" in page.texts["stability"]
+    assert "It was not measured, as the option --no-stability asks." in page.texts["stability"]
 
 
 def test_the_command_on_the_page_makes_the_same_page_again(shoal: Shoal, file: Path, tmp_path: Path) -> None:

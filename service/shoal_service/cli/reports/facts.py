@@ -61,6 +61,7 @@ class Facts(NamedTuple):
     course: list[tuple[int, float]]
     """Of a stream: points seen, and the mean log density of the newest of them before they were learnt."""
     agreement: Agreement | None
+    stability_wanted: bool
 
     @property
     def streamed(self) -> bool:
@@ -119,6 +120,7 @@ def facts_of(
         scan_file(file, read, mixture, n_points, most_anomalies),
         _course(n_points, scores),
         _agreement(model, file, read, n_points, choice) if stability else None,
+        stability,
     )
 
 

@@ -88,6 +88,8 @@ def rule_words(clustering: "Clustering") -> str:
 def stability_words(facts: "Facts") -> str:
     """Whether the groups would come back."""
     found = facts.agreement
+    if not facts.stability_wanted:
+        return "It was not measured, as the option --no-stability asks."
     if found is None:
         return "It was not measured. It needs twenty points or more that the fit keeps."
     a, b = found.n_clusters
