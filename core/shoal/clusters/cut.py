@@ -60,7 +60,8 @@ def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) ->
     n_clusters: the last `n_clusters` - 1 joins are undone, 1 to K. resolution > 0: the number of clusters is that of
     least misfit plus penalty, and the penalty of a cluster is 3 / resolution times that of the Bayesian information
     criterion; a higher resolution gives more clusters. Neither: the connected groups if there are any, or resolution 1.
-    If all would be one cluster then, a lower penalty is tried, down to that of the criterion.
+    If all would be one cluster then, a lower penalty is tried, down to that of the criterion, and after that clusters
+    with covariances of their own.
     Families of counts and of other points than real vectors have no resolution. By default each of their components is
     a cluster.
 
@@ -101,10 +102,13 @@ def _checked_resolution(resolution: Any) -> float:
 
 
 def _best_number(hierarchy: Hierarchy, resolution: float) -> int:
-    k = len(hierarchy.ids)
-    penalty = _PENALTY / resolution * hierarchy.cost
-    number = np.arange(hierarchy.fewest, k + 1)
-    return hierarchy.fewest + int(np.argmin(hierarchy.misfit[number - 1] + penalty * number)) if k else 0
+    return _least(hierarchy.misfit, _PENALTY / resolution * hierarchy.cost, hierarchy.fewest)
+
+
+def _least(misfit: Array, penalty: float, fewest: int) -> int:
+    """The number of clusters, at least `fewest`, of least misfit (K,) plus penalty; 0 without components."""
+    number = np.arange(fewest, len(misfit) + 1)
+    return fewest + int(np.argmin(misfit[number - 1] + penalty * number)) if len(misfit) else 0
 
 
 def _default_number(hierarchy: Hierarchy) -> int:
@@ -113,13 +117,19 @@ def _default_number(hierarchy: Hierarchy) -> int:
 
     The factor is for groups that are not normal. In many features and few rows it hid all groups: 3,000 handwritten
     digits were one cluster of 71 components, and are 17.
+
+    Common variances do not describe a narrow group within a wide one. So where they say one cluster, the number is
+    that of normal clusters with covariances of their own. They pay for overlap already, and need no factor. For
+    example, two such groups of 2,000 points each in 20 features were one cluster of two components.
     """
     found, k, fewest = _best_number(hierarchy, 1.0), len(hierarchy.ids), hierarchy.fewest
     if found != fewest or k == fewest:
         return found
     gain = (hierarchy.misfit[fewest - 1] - hierarchy.misfit[fewest:]) / np.arange(1, k - fewest + 1)
     best = int(np.argmax(gain))
-    return fewest + best + 1 if gain[best] > hierarchy.cost else fewest
+    if gain[best] > hierarchy.cost:
+        return fewest + best + 1
+    return max(fewest, _least(hierarchy.own_misfit, hierarchy.own_cost, 1))
 
 
 def _members(linkage: Array, n_joins: int) -> IntArray:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.clusters.connected import Connected, connected_groups
+from shoal.clusters.own_covariances import misfit_of_own_covariances
 from shoal.clusters.ward import linkage_of, weighted_ward
 from shoal.families.capabilities import core_variance
 from shoal.mixture import MixtureSnapshot
@@ -47,6 +48,11 @@ class Hierarchy(NamedTuple):
     fewest: int = 1
     """Fewest clusters, unless a number is asked for: with fewer, a component that is far out has ordinary ones in its
     cluster."""
+    own_misfit: Array = read_only(np.zeros(0))
+    """(K,) as `misfit`, of clusters that each have a covariance of their own (`misfit_of_own_covariances`). Empty
+    unless clusters of common variances are one by the criterion."""
+    own_cost: float = 0.0
+    """As `cost`, of clusters with covariances of their own: (D (D + 3) / 2 + 1) / 2 log N nats."""
 
 
 def hierarchy_of(snapshot: MixtureSnapshot) -> Hierarchy:
@@ -65,10 +71,18 @@ def hierarchy_of(snapshot: MixtureSnapshot) -> Hierarchy:
         fewest = _fewest(linkage, far)
     misfit, cost = misfit_of(snapshot, linkage, far)
     n_connected = 0 if connected is None else int(connected.group.max()) + 1
-    tree = read_only(linkage)
+    own, own_cost = np.zeros(0), 0.0
+    if connected is None and not far.any() and _one_cluster(misfit, cost):
+        own, own_cost = misfit_of_own_covariances(snapshot, linkage)
     return Hierarchy(
-        tree, snapshot.ids, snapshot.masses, snapshot.born_at, read_only(misfit), cost, n_connected, fewest
-    )
+        read_only(linkage), snapshot.ids, snapshot.masses, snapshot.born_at, read_only(misfit), cost, n_connected,
+        fewest, read_only(own), own_cost,
+    )  # fmt: skip
+
+
+def _one_cluster(misfit: Array, cost: float) -> bool:
+    """Whether two components or more are one cluster by misfit (K,) and the criterion's cost of a cluster."""
+    return len(misfit) > 1 and int(np.argmin(misfit + cost * np.arange(len(misfit)))) == 0
 
 
 def far_components(snapshot: MixtureSnapshot) -> BoolArray:

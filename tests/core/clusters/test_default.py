@@ -5,13 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.cluster.hierarchy import is_monotonic, is_valid_linkage
 from scipy.optimize import minimize_scalar
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from shoal import StreamingDPMixture
 from shoal.clusters import Hierarchy, cut
 from shoal.clusters.connected import _joins, _overlaps
+from shoal.clusters.own_covariances import misfit_of_own_covariances
 from shoal.clusters.ward import weighted_ward
 
 
@@ -187,3 +188,42 @@ def test_places_near_the_origin_keep_their_digits_beside_a_far_one() -> None:
     near = weighted_ward(x, mass)
     with_far = weighted_ward(np.vstack([x, np.full(3, 1e12)]), np.append(mass, 1.0), x.mean(axis=0))
     assert_allclose(with_far[:-1, 2], near[:, 2], rtol=1e-9)
+
+
+def test_a_narrow_group_within_a_wide_one_is_a_cluster_of_its_own() -> None:
+    """Their means are near and their covariances differ. Variances in common made one cluster of both components."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(2, size=2_000)
+    x = np.where(y == 0, 2.0, 1.0)[:, None] * rng.normal(size=(2_000, 20)) + 0.4 * y[:, None]
+    model = StreamingDPMixture(refinement=None).fit(x)
+    assert model.clusters().n_clusters == 2
+    assert agreement(model, x, y) > 0.85
+
+
+def test_components_that_cover_a_square_together_stay_one_cluster() -> None:
+    x = np.random.default_rng(6).uniform(size=(3_000, 2))
+    model = StreamingDPMixture().fit(x)
+    assert len(model.component_ids_) > 3
+    assert len(model.hierarchy_.own_misfit) > 3
+    assert model.clusters().n_clusters == 1
+
+
+def test_misfit_of_own_covariances_is_the_likelihood_of_the_rows_of_each_cluster() -> None:
+    """By normal densities of rows under the moments of all rows below a node."""
+    rng = np.random.default_rng(7)
+    y = np.repeat([0, 1, 2], [2_000, 1_000, 1_000])
+    x = np.array([[0.0, 0.0], [9.0, 1.0], [12.0, 30.0]])[y] + rng.normal(size=(4_000, 2)) * [1.0, 20.0 / 9.0]
+    model = StreamingDPMixture().fit(x)
+    found, _ = misfit_of_own_covariances(model._snapshot(), model.hierarchy_.linkage)
+    by_rows = []
+    for k in (1, 2, 3):
+        label = model.predict(x, level="cluster", n_clusters=k)
+        parts = [x[label == one] for one in np.unique(label)]
+        by_rows.append(
+            -sum(
+                multivariate_normal(part.mean(axis=0), np.cov(part.T, bias=True)).logpdf(part).sum()
+                + len(part) * np.log(len(part) / len(x))
+                for part in parts
+            )
+        )
+    assert_allclose(np.diff(found), np.diff(by_rows), rtol=0.01)
