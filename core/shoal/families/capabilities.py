@@ -353,3 +353,20 @@ def restandardised(family: AnyFamily, stats: Any, shift: Array, factor: Array) -
     both = factor if stats.scatter.ndim == 2 else factor[:, None]
     mean = np.where(stats.mass[:, None] > 0.0, stats.mean * factor + shift, 0.0)
     return stats._replace(mean=mean, scatter=stats.scatter * factor * both)
+
+
+class ProjectsCovariance(Protocol):
+    """A family whose predictive covariances in few directions need no matrix of D x D."""
+
+    def projected_covariance(self, params: Any, axes: Array) -> Array:
+        """See the function of that name."""
+
+
+def projected_covariance(family: AnyFamily, params: Any, axes: Array) -> Array | None:
+    """(K, A, A) predictive covariances of the products of `axes` (A, D) with a point, NaN where one does not exist.
+
+    None where the family needs the whole covariance for them.
+    """
+    if not hasattr(family, "projected_covariance"):
+        return None
+    return cast(ProjectsCovariance, family).projected_covariance(params, axes)

@@ -10,6 +10,8 @@ import numpy as np
 import scipy.linalg
 
 from shoal.errors import SettingError, ShapeError
+from shoal.families import take
+from shoal.families.capabilities import projected_covariance
 from shoal.mixture.snapshot import MixtureSnapshot
 from shoal.points.arrays import Array, BoolArray, IntArray
 
@@ -65,6 +67,11 @@ def feature_plane(n_features: int, first: int, second: int) -> Plane:
 
 def ellipses(snapshot: MixtureSnapshot, plane: Plane, rows: IntArray) -> Array:
     """Covariances (M, 2, 2) of the chosen components in a plane; NaN where one does not exist."""
+    if snapshot.prior is not None:
+        params = snapshot.prior.posterior(take(snapshot.stats, rows))
+        projected = projected_covariance(snapshot.prior, params, plane.axes * snapshot.scale)
+        if projected is not None:
+            return projected
     d = plane.origin.size
     found = np.empty((rows.size, 2, 2))
     step = max(1, CHUNK_NUMBERS // (d * d))

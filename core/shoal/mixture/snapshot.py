@@ -130,6 +130,11 @@ class MixtureSnapshot:
                 }
         return found
 
+    @property
+    def has_places(self) -> bool:
+        """Whether points are places in space, of which a plane shows two coordinates."""
+        return self.settings.domain.name == "real"
+
     def covariances(self, rows: IntArray | None = None) -> Array:
         """(M, D, D) covariances of the posterior predictives of the chosen rows (default: all); not cached."""
         if self.prior is None:

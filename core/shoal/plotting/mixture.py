@@ -103,7 +103,7 @@ class MixtureDisplay:
         """
         mixture = _named(mixture_of(estimator), feature_names)
         grouping = grouping_of(mixture, color_by, n_clusters, resolution)
-        points = None if X is None or not mixture.settings.domain.located else _rows(X, max_points)
+        points = None if X is None or not mixture.has_places else _rows(X, max_points)
         display = cls(
             ids=mixture.ids,
             weights=mixture.weights,
@@ -171,7 +171,7 @@ def _named(mixture: MixtureSnapshot, names: Sequence[str] | None) -> MixtureSnap
 def _content(
     mixture: MixtureSnapshot, points: Any, dims: Sequence[int | str] | None
 ) -> Places | Densities | list[list[TellingFeature]]:
-    if mixture.n_components == 0 or not mixture.settings.domain.located:
+    if mixture.n_components == 0 or not mixture.has_places:
         if dims is not None:
             raise SettingError(f"family {mixture.settings.family!r} has no coordinates; leave dims out")
         return mixture.telling()

@@ -50,7 +50,7 @@ def projected(view: PublishedView, choice: PlaneChoice) -> Projected | None:
     if snapshot is None or snapshot.n_components == 0:
         return None
     rows = snapshot.largest_first[:MOST_COMPONENTS]
-    if not snapshot.settings.domain.located:
+    if not snapshot.has_places:
         return Projected(None, rows, np.full((rows.size, 2), np.nan), np.full((rows.size, 2, 2), np.nan))
     plane = _plane(snapshot, choice)
     covariances = np.full((rows.size, 2, 2), np.nan)

@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
 
+from shoal import StreamingDPMixture
 from shoal.errors import SettingError, ShapeError
+from shoal.estimators.views import mixture_of
 from shoal.mixture import MixtureSnapshot, MixtureState, Plane, ellipses, feature_plane, principal_plane, snapshot_of
 
 Array = np.ndarray
@@ -85,3 +87,16 @@ def test_an_empty_mixture_has_no_plane(make_state: MakeState) -> None:
     with pytest.raises(ShapeError, match="without components"):
         principal_plane(empty)
     assert isinstance(principal_plane(snapshot), Plane)
+
+
+def test_ellipses_of_a_subspace_are_those_of_its_whole_covariances() -> None:
+    """A map of embeddings was refused: a subspace was counted among points that are no places."""
+    rng = np.random.default_rng(5)
+    x = 3 * rng.normal(size=(4, 40))[rng.integers(4, size=1_200)] + rng.normal(size=(1_200, 40))
+    model = StreamingDPMixture("subspace", refinement=None).fit(x)
+    snapshot = mixture_of(model)
+    assert snapshot.has_places
+    plane = principal_plane(snapshot)
+    rows = np.arange(snapshot.n_components)
+    whole = plane.axes @ snapshot.covariances(rows) @ plane.axes.T
+    assert_allclose(ellipses(snapshot, plane, rows), whole, rtol=1e-9, atol=1e-12)

@@ -264,6 +264,13 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
         undefined = np.where(np.eye(self.n_features, dtype=bool), np.inf, np.nan)
         return np.where(finite[:, None, None], whole, undefined)
 
+    def projected_covariance(self, params: GaussianParams, axes: Array) -> Array:
+        """(K, A, A) predictive covariances of the products of `axes` (A, D) with a point; NaN where infinite."""
+        covariance, finite = self._inner_covariance(params)
+        inside = axes @ self.directions
+        found = inside @ covariance @ inside.T + self.noise_variance * (axes @ axes.T - inside @ inside.T)
+        return np.where(finite[:, None, None], found, np.nan)
+
     def _inner_covariance(self, params: GaussianParams) -> tuple[Array, BoolArray]:
         """Covariances of the coordinates (K, R, R), zeros where they are infinite, and where (K,) they are finite."""
         covariance = self.inner.predictive_covariance(params)
