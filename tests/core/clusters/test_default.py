@@ -208,6 +208,14 @@ def test_components_that_cover_a_square_together_stay_one_cluster() -> None:
     assert model.clusters().n_clusters == 1
 
 
+def test_components_that_cover_a_skewed_group_together_stay_one_cluster() -> None:
+    """With covariances of their own, nearly each of them would be a cluster."""
+    x = np.random.default_rng(8).exponential(size=(3_000, 5))
+    model = StreamingDPMixture().fit(x)
+    assert len(model.hierarchy_.own_misfit) > 3
+    assert model.clusters().n_clusters == 1
+
+
 def test_misfit_of_own_covariances_is_the_likelihood_of_the_rows_of_each_cluster() -> None:
     """By normal densities of rows under the moments of all rows below a node."""
     rng = np.random.default_rng(7)
