@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 40
 MOST_LISTED = 10
 FEW_POINTS = 20
-MOST_LETTERS = 22
+MOST_LETTERS, MOST_AXIS_LETTERS = 22, 48
 
 
 class Places(NamedTuple):
@@ -112,8 +112,8 @@ def draw_ellipses(
         for row in look.largest_first[:MOST_NAMES].tolist():
             _name(ax, places.means[row], look.name(int(look.ids[row])), inks)
     _set_extent(ax, places, found)
-    ax.set_xlabel(literal(places.axis_names[0]))
-    ax.set_ylabel(literal(places.axis_names[1]))
+    ax.set_xlabel(_cut(places.axis_names[0], MOST_AXIS_LETTERS))
+    ax.set_ylabel(_cut(places.axis_names[1], MOST_AXIS_LETTERS))
     plain(ax)
     if look.legend:
         _list_groups(ax, look)
@@ -136,7 +136,7 @@ def draw_densities(ax: "Axes", densities: Densities, look: Look) -> dict[int, An
             _name(ax, np.array([densities.grid[peak], densities.density[row, peak]]), look.name(component), inks)
     whole = densities.density.sum(axis=0) + densities.new
     ax.plot(densities.grid, whole, color=inks.ink, linewidth=0.9, linestyle=(0, (4, 2)), label="all components")
-    ax.set_xlabel(literal(densities.axis_name))
+    ax.set_xlabel(_cut(densities.axis_name, MOST_AXIS_LETTERS))
     ax.set_ylabel("density")
     ax.set_ylim(bottom=0.0)
     plain(ax)
@@ -256,5 +256,5 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.0f} %" if share >= 0.01 else f"{short(100.0 * share)} %"
 
 
-def _cut(text: str) -> str:
-    return literal(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
+def _cut(text: str, most: int = MOST_LETTERS) -> str:
+    return literal(text if len(text) <= most else f"{text[: most - 1]}…")

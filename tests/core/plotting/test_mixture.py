@@ -86,6 +86,20 @@ def test_names_with_dollars_and_of_features_are_shown_as_they_are(batch: DPMixtu
         MixtureDisplay.from_estimator(batch, feature_names=["a", "b"])
 
 
+def test_a_long_name_of_a_feature_stays_within_the_figure(batch: DPMixture) -> None:
+    names = [
+        "temperature of the bearing on the side of the gear box " * 2,
+        "rotations of the main shaft a minute " * 3,
+        "y",
+    ]
+    display = MixtureDisplay.from_estimator(batch, dims=names[:2], feature_names=names)
+    display.figure_.canvas.draw()
+    for axis in (display.ax_.xaxis, display.ax_.yaxis):
+        box = axis.label.get_window_extent().extents
+        assert box.min() >= 0.0
+        assert (box <= np.tile(display.figure_.bbox.size, 2)).all()
+
+
 def test_densities_of_one_feature_integrate_to_the_weights() -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(0, 1, 300), rng.normal(12, 0.5, 100)])[rng.permutation(400), None]
