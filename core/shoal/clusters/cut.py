@@ -120,8 +120,9 @@ def _default_number(hierarchy: Hierarchy) -> int:
 
     Common variances do not describe a narrow group within a wide one. So where they say one cluster, the number is
     that of normal clusters with covariances of their own. They pay for overlap already, and need no factor. For
-    example, two such groups of 2,000 points each in 20 features were one cluster of two components. Components that
-    cover one skewed group overlap little by this measure, so that nearly each would be a cluster. Then all stay one.
+    example, two such groups of 2,000 points each in 20 features were one cluster of two components. By this measure
+    nearly every component of one skewed group would be a cluster. So more than two clusters, and more than half as
+    many as components, are not accepted: all stay one.
     """
     found, k, fewest = _best_number(hierarchy, 1.0), len(hierarchy.ids), hierarchy.fewest
     if found != fewest or k == fewest:
@@ -130,8 +131,8 @@ def _default_number(hierarchy: Hierarchy) -> int:
     best = int(np.argmax(gain))
     if gain[best] > hierarchy.cost:
         return fewest + best + 1
-    of_own_covariances = _least(hierarchy.own_misfit, hierarchy.own_cost, 1)
-    return max(fewest, of_own_covariances) if of_own_covariances <= max(2, k // 2) else fewest
+    number = _least(hierarchy.own_misfit, hierarchy.own_cost, 1)
+    return max(fewest, number) if number <= max(2, k // 2) else fewest
 
 
 def _members(linkage: Array, n_joins: int) -> IntArray:
