@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import json_of
+from shoal_service.client.http import json_of, segment
 
 
 @dataclass(frozen=True)
@@ -81,4 +80,4 @@ def access_keys(session: Session) -> Flow[list[AccessKey]]:
 
 def revoke_access_key(session: Session, /, key_id: str) -> Flow[None]:
     """Revoke a key by its id. Raises NotFoundError if there is none."""
-    yield from exchange(session, Request("DELETE", f"/keys/{quote(key_id, safe='')}", repeatable=False))
+    yield from exchange(session, Request("DELETE", f"/keys/{segment(key_id)}", repeatable=False))

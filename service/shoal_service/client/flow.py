@@ -104,7 +104,7 @@ def exchange(session: Session, request: Request) -> Flow[httpx.Response]:
         left_s = None if session.deadline_s is None else session.deadline_s - (session.clock() - started)
         reply: Reply = yield replace(request, timeout_s=_least(session.timeout_s, left_s))
         session.answered = session.answered or isinstance(reply, httpx.Response)
-        if isinstance(reply, httpx.Response) and reply.status_code < 400:
+        if isinstance(reply, httpx.Response) and reply.is_success:
             return reply
         error = failure_of(reply, request, session.base_url)
         pause_s = session.pause_s(tries, error)
@@ -138,6 +138,12 @@ def failure_of(reply: Reply, request: Request, base_url: str) -> ShoalClientErro
 def _refusal(response: httpx.Response, request: Request) -> ShoalClientError:
     status = response.status_code
     problem = _problem(response)
+    if response.has_redirect_location:
+        return ProtocolError(
+            f"{request.method} {response.url} answered {status} and leads to {response.headers['Location'][:200]}; "
+            "redirects are not followed, so give the address of the server itself",
+            status=status,
+        )
     if problem is None and status < 500 and status != 429:
         return ProtocolError(
             f"{request.method} {response.url} answered {status} without problem details; is it a shoal server?",

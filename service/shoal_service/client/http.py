@@ -17,7 +17,12 @@ def data_path(session: Session, rest: str) -> str:
 
 def stream_path(name: str) -> str:
     """Path of a stream. The server checks the name."""
-    return f"/streams/{quote(name, safe='')}"
+    return f"/streams/{segment(name)}"
+
+
+def segment(text: str) -> str:
+    """Write any text as one segment of a path. Dots are encoded too: the segment `..` would be another path."""
+    return quote(text, safe="").replace(".", "%2E")
 
 
 def given(**params: Any) -> dict[str, str]:

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote
 
 import msgspec
 
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, given, json_of
+from shoal_service.client.http import data_path, given, json_of, segment
 
 KEYS_AT_ONCE = 10_000
 """Most keys of one lookup."""
@@ -126,8 +125,7 @@ def delete_record(session: Session, /, key: str) -> Flow[bool]:
 
 
 def _path(session: Session, key: str) -> str:
-    """Path of a record. Dots are encoded too: `..` would be another path."""
-    return data_path(session, f"records/{quote(key, safe='').replace('.', '%2E')}")
+    return data_path(session, f"records/{segment(key)}")
 
 
 def _pages(session: Session, rest: str, params: dict[str, str], limit: int | None) -> Flow[list[dict[str, Any]]]:

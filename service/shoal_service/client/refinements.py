@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from shoal_service.client.flow import Flow, Pause, Request, Session, exchange
-from shoal_service.client.http import data_path, given, json_of
+from shoal_service.client.http import data_path, given, json_of, segment
 
 OPEN: Final = ("queued", "running")
 POLL_S = 0.5
@@ -78,7 +78,7 @@ def refinement(
     """
     began = session.clock()
     while True:
-        path = data_path(session, f"refinements/{refinement_id}")
+        path = data_path(session, f"refinements/{segment(refinement_id)}")
         body = json_of((yield from exchange(session, Request("GET", path))), "id", "state", "stream")
         found = Refinement.from_json(body, body["stream"])
         late = timeout_s is not None and session.clock() - began >= timeout_s

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, given, json_of
+from shoal_service.client.http import data_path, given, json_of, segment
 from shoal_service.client.points import Batcher, open_source
 
 
@@ -179,4 +178,4 @@ def _send(session: Session, method: str, name: str, body: Mapping[str, Any]) -> 
 
 
 def _path(session: Session, name: str) -> str:
-    return data_path(session, f"sources/{quote(name, safe='')}")
+    return data_path(session, f"sources/{segment(name)}")

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, json_of
+from shoal_service.client.http import data_path, json_of, segment
 
 
 @dataclass(frozen=True)
@@ -73,4 +72,4 @@ def delete_webhook(session: Session, /, name: str) -> Flow[None]:
 
 
 def _path(session: Session, name: str) -> str:
-    return data_path(session, f"webhooks/{quote(name, safe='')}")
+    return data_path(session, f"webhooks/{segment(name)}")

@@ -368,4 +368,4 @@ def test_names_of_streams_are_quoted(client_of: ClientOf) -> None:
 
     with pytest.raises(InvalidRequestError):
         client_of(server, "../x y").components()
-    assert seen == [b"/streams/..%2Fx%20y/components?limit=10000"]
+    assert seen == [b"/streams/%2E%2E%2Fx%20y/components?limit=10000"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_shoal import Deliver
 
-from shoal_service.client import Client, InvalidRequestError, NotFoundError
+from shoal_service.client import Client, InvalidRequestError, NotFoundError, ProtocolError, RefusedError
 
 KEYS = ["a", "b/c", "..", "ü?&#", "lookup"]
 
@@ -113,3 +113,25 @@ def test_the_asynchronous_client_has_the_same_methods(
             return await client.record("a"), many, changed, (await client.stream_info(name)).stream
 
     assert anyio.run(ask) == (keyed.record("a"), keyed.lookup_records(KEYS), keyed.changed_records(), name)
+
+
+def test_no_name_leads_to_another_path(keyed: Client, real_shoal: Deliver, client_of: Callable[..., Client]) -> None:
+    """Deleting the webhook or the source `..` deleted the stream."""
+    stray = client_of(real_shoal, "..")
+    for call in (
+        lambda: keyed.delete_webhook(".."),
+        lambda: keyed.delete_source(".."),
+        lambda: keyed.revoke_access_key(".."),
+        lambda: keyed.refinement(".."),
+        lambda: stray.ingest(np.zeros((3, 2))),
+        lambda: stray.delete_webhook("x"),
+    ):
+        with pytest.raises(RefusedError):
+            call()
+    assert keyed.components().log_offset == 5
+
+
+def test_a_redirect_is_no_success(keyed: Client) -> None:
+    """Nothing was deleted, and the call returned as if it was: the path of an empty name is redirected."""
+    with pytest.raises(ProtocolError, match="redirects are not followed"):
+        keyed.delete_stream("")
