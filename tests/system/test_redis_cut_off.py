@@ -50,7 +50,7 @@ _WORD = re.compile(r'"(?:[^"\\]|\\.)*"')
 """A word of a command in what MONITOR prints. It is escaped as Python escapes bytes."""
 
 
-class Place(NamedTuple):
+class Deployment(NamedTuple):
     """Two services on machines of their own, and their Redis on a third one."""
 
     server: RedisServer
@@ -73,7 +73,7 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def place(network: Network, redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def deployment(network: Network, redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("cut-off")
     home = network.machine()
     server = RedisServer(redis_binary, folder, host=home.address, settings={"protected-mode": "no"})
@@ -86,7 +86,7 @@ def place(network: Network, redis_binary: str, tmp_path_factory: pytest.TempPath
             service.launch()
         for service in services:
             eventually(lambda service=service: service.answers("/readyz"), service.tail)
-        yield Place(server, home, services)
+        yield Deployment(server, home, services)
     finally:
         for service in services:
             service.kill()
@@ -156,13 +156,13 @@ class Published(NamedTuple):
 class Watch:
     """All views of a stream that are published while it runs, by what scripts in Redis do once they allow it."""
 
-    def __init__(self, place: Place, stream: str) -> None:
+    def __init__(self, deployment: Deployment, stream: str) -> None:
         self._name = f"{{{stream}/".encode()
         self.views: list[Published] = []
         self.failure: BaseException | None = None
         self._fields: dict[tuple[bytes, bytes], bytes] = {}
-        with place.home.entered():
-            self._socket = socket.create_connection((place.server.host, place.server.port))
+        with deployment.home.entered():
+            self._socket = socket.create_connection((deployment.server.host, deployment.server.port))
         self._socket.sendall(b"MONITOR\r\n")
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -225,10 +225,10 @@ def shown(state: MixtureState) -> tuple[bytes, bytes]:
     return view_to_bytes(snapshot), past_to_bytes(snapshot.lineage)
 
 
-def log_of(place: Place, stream: str) -> tuple[list[Entry], dict[str, bytes]]:
+def log_of(deployment: Deployment, stream: str) -> tuple[list[Entry], dict[str, bytes]]:
     """Every entry, and the blobs that adoptions name."""
-    with place.home.entered():
-        store = RedisStore(place.server.url)
+    with deployment.home.entered():
+        store = RedisStore(deployment.server.url)
         try:
             inc = store.get_stream(stream).incarnation
             entries = store.read(stream, inc, 0, max_bytes=1 << 40)
@@ -238,12 +238,12 @@ def log_of(place: Place, stream: str) -> tuple[list[Entry], dict[str, bytes]]:
             store.close()
 
 
-def leader(place: Place, stream: str) -> MachineService | None:
+def leader(deployment: Deployment, stream: str) -> MachineService | None:
     """The service that leads a stream, by the lease; None while nobody does."""
-    with place.home.entered(), place.server.client() as client:
+    with deployment.home.entered(), deployment.server.client() as client:
         leases = [client.get(key) for key in client.scan_iter(f"*{{{stream}/*:lease")]
     pids = {int(lease.split(b":")[-2]) for lease in leases if lease is not None}
-    return next((s for s in place.services if s.process is not None and s.process.pid in pids), None)
+    return next((s for s in deployment.services if s.process is not None and s.process.pid in pids), None)
 
 
 def ask(service: MachineService, path: str, **options: Any) -> httpx.Response:
@@ -265,25 +265,27 @@ def follow(service: MachineService, stream: str, told: list[StreamEvent]) -> Non
 
 @pytest.mark.parametrize("how", ["cable", "switch", "sending", "receiving"])
 def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_when_it_is_back(
-    place: Place, fresh: ProcessPoolExecutor, how: Cut
+    deployment: Deployment, fresh: ProcessPoolExecutor, how: Cut
 ) -> None:
-    watch = Watch(place, how)
-    ask(place.services[0], f"/streams/{how}", method="PUT", json=SETTINGS).raise_for_status()
-    told: dict[MachineService, list[StreamEvent]] = {service: [] for service in place.services}
+    watch = Watch(deployment, how)
+    ask(deployment.services[0], f"/streams/{how}", method="PUT", json=SETTINGS).raise_for_status()
+    told: dict[MachineService, list[StreamEvent]] = {service: [] for service in deployment.services}
     for service, events in told.items():
         follow(service, how, events)
-    senders = [Sender(service, how, f"{service.data.name}-{n}") for service in place.services for n in range(CLIENTS)]
+    senders = [
+        Sender(service, how, f"{service.data.name}-{n}") for service in deployment.services for n in range(CLIENTS)
+    ]
     for sender in senders:
         sender.start()
     try:
         eventually(lambda: all(len(sender.acknowledged) > 4 for sender in senders), "it works before the cut")
-        first = eventually(lambda: leader(place, how))
-        (second,) = set(place.services) - {first}
-        first.machine.cut_off(how, place.home)
+        first = eventually(lambda: leader(deployment, how))
+        (second,) = set(deployment.services) - {first}
+        first.machine.cut_off(how, deployment.home)
         try:
-            eventually(lambda: leader(place, how) is second, lambda: f"nobody took over: {second.tail()}")
+            eventually(lambda: leader(deployment, how) is second, lambda: f"nobody took over: {second.tail()}")
             if how == "switch":
-                place.home.forget_connections(first.machine)
+                deployment.home.forget_connections(first.machine)
             there = [sender for sender in senders if sender.service is second]
             done = max(offset for sender in there for offset in list(sender.acknowledged.values()))
             eventually(lambda: ask(second, f"/streams/{how}/components?min_offset={done}").is_success, second.tail)
@@ -291,7 +293,7 @@ def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_wh
             eventually(lambda: all(len(s.acknowledged) > n + 2 for s, n in before.items()), "others can send")
             eventually(lambda: all(s.refused for s in senders if s.service is first), "its clients hear of it")
         finally:
-            first.machine.heal(place.home)
+            first.machine.heal(deployment.home)
         before = {sender: len(sender.acknowledged) for sender in senders}
         eventually(lambda: all(len(s.acknowledged) > n + 2 for s, n in before.items()), first.tail)
     finally:
@@ -303,7 +305,9 @@ def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_wh
     eventually(lambda: _stepped_down(first, how), lambda: f"it did not notice: {first.tail()}")
     eventually(lambda: _settled(second, how))
     end = max(offset for sender in senders for offset in sender.acknowledged.values())
-    entries, replayed = eventually(lambda: _agreed(place, how, end, fresh), "no state is that of the log", limit_s=60.0)
+    entries, replayed = eventually(
+        lambda: _agreed(deployment, how, end, fresh), "no state is that of the log", limit_s=60.0
+    )
 
     # What was acknowledged is in the log once, with its keys, where it was said to be.
     batches = [entry for entry in entries if entry.kind is EntryKind.BATCH]
@@ -313,7 +317,7 @@ def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_wh
         (offset, points(how, sender.client, n), sender.keys(n)) for offset, (sender, n) in sorted(sent.items())
     ]
     newest = {sender.keys(n)[-1]: offset for sender in senders for n, offset in sender.acknowledged.items()}
-    for service in place.services:
+    for service in deployment.services:
         found = ask(service, f"/streams/{how}/records/lookup", method="POST", json={"keys": list(newest)})
         assert {record["key"]: record["log_offset"] for record in found.json()["records"]} == newest
 
@@ -330,7 +334,7 @@ def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_wh
         ids = [event.id for event in events]
         assert len(ids) == len(set(ids)), "an event was told twice"
     assert len({tuple(event.id for event in events) for events in told.values()}) == 1
-    for service in place.services:
+    for service in deployment.services:
         assert "Traceback" not in service.log.read_text(errors="replace")
 
 
@@ -354,8 +358,8 @@ class MachinePieceService(MachineService):
 class Partitioned:
     """A stream whose rounds are learnt by two processes, and what was sent to it."""
 
-    def __init__(self, place: Place, services: tuple[MachinePieceService, ...], name: str) -> None:
-        self.place, self.services, self.name = place, services, name
+    def __init__(self, deployment: Deployment, services: tuple[MachinePieceService, ...], name: str) -> None:
+        self.deployment, self.services, self.name = deployment, services, name
         self.at = services[0]
         """Whom clients ask."""
         self.hold = services[0].hold
@@ -395,7 +399,7 @@ class Partitioned:
         return first, next(service for service in self.services if service is not first)
 
     def _leader(self) -> MachinePieceService | None:
-        found = leader(self.place._replace(services=self.services), self.name)
+        found = leader(self.deployment._replace(services=self.services), self.name)
         return found if isinstance(found, MachinePieceService) else None
 
     def stop_in_a_piece(self) -> None:
@@ -424,12 +428,19 @@ class Partitioned:
 
 
 @pytest.fixture(scope="module")
-def piece_services(place: Place) -> Iterator[tuple[MachinePieceService, ...]]:
+def piece_services(deployment: Deployment) -> Iterator[tuple[MachinePieceService, ...]]:
     """Two more, on the same machines, with streams of their own."""
-    settings = {**COMMON, "redis_url": place.server.url, "redis_prefix": "pieces", "piece_threads": 1, "lease_s": 2.0}
-    folder = place.server.folder
+    settings = {
+        **COMMON,
+        "redis_url": deployment.server.url,
+        "redis_prefix": "pieces",
+        "piece_threads": 1,
+        "lease_s": 2.0,
+    }
+    folder = deployment.server.folder
     services = tuple(
-        MachinePieceService(other.machine, folder / f"pieces-{n}", settings) for n, other in enumerate(place.services)
+        MachinePieceService(other.machine, folder / f"pieces-{n}", settings)
+        for n, other in enumerate(deployment.services)
     )
     try:
         for service in services:
@@ -450,37 +461,37 @@ def counted(service: MachineService, name: str) -> float:
 
 
 def test_a_helper_that_is_cut_off_in_the_middle_of_a_piece_costs_time_only_and_helps_again(
-    place: Place, piece_services: tuple[MachinePieceService, ...]
+    deployment: Deployment, piece_services: tuple[MachinePieceService, ...]
 ) -> None:
-    stream = Partitioned(place, piece_services, "helper")
+    stream = Partitioned(deployment, piece_services, "helper")
     first, helper = stream.roles()
     stream.at = first
     stream.send_until(lambda: counted(helper, "computed_for_others") > 0)
     lost = counted(first, "lost")
     stream.stop_in_a_piece()
-    helper.machine.cut_off("switch", place.home)
+    helper.machine.cut_off("switch", deployment.home)
     try:
         stream.hold.unlink()
         eventually(lambda: counted(first, "lost") > lost)
         stream.send()
-        place.home.forget_connections(helper.machine)
+        deployment.home.forget_connections(helper.machine)
         stream.send()
     finally:
-        helper.machine.heal(place.home)
+        helper.machine.heal(deployment.home)
     done = counted(first, "answered")
     stream.send_until(lambda: counted(first, "answered") > done)
     stream.assert_same_as_alone()
 
 
 def test_a_leader_that_is_cut_off_while_another_computes_for_it_loses_and_repeats_nothing(
-    place: Place, piece_services: tuple[MachinePieceService, ...]
+    deployment: Deployment, piece_services: tuple[MachinePieceService, ...]
 ) -> None:
-    stream = Partitioned(place, piece_services, "leader")
+    stream = Partitioned(deployment, piece_services, "leader")
     first, second = stream.roles()
     stream.send_until(lambda: counted(second, "computed_for_others") > 0)
     stream.stop_in_a_piece()
     stream.send(learnt=False)
-    first.machine.cut_off("cable", place.home)
+    first.machine.cut_off("cable", deployment.home)
     try:
         stream.hold.unlink()
         stream.at = second
@@ -488,7 +499,7 @@ def test_a_leader_that_is_cut_off_while_another_computes_for_it_loses_and_repeat
         stream.send()
         stream.assert_same_as_alone()
     finally:
-        first.machine.heal(place.home)
+        first.machine.heal(deployment.home)
     done = counted(first, "computed_for_others")
     stream.send_until(lambda: counted(first, "computed_for_others") > done)
     stream.assert_same_as_alone()
@@ -497,11 +508,13 @@ def test_a_leader_that_is_cut_off_while_another_computes_for_it_loses_and_repeat
 # -- what the tests share
 
 
-def _agreed(place: Place, stream: str, end: int, fresh: ProcessPoolExecutor) -> tuple[list[Entry], Replayed] | None:
+def _agreed(
+    deployment: Deployment, stream: str, end: int, fresh: ProcessPoolExecutor
+) -> tuple[list[Entry], Replayed] | None:
     """The log and its replay, once every service shows the state of that."""
-    entries, blobs = log_of(place, stream)
+    entries, blobs = log_of(deployment, stream)
     replayed: Replayed = fresh.submit(replay, entries, blobs).result()
-    for service in place.services:
+    for service in deployment.services:
         found = ask(service, f"/streams/{stream}/snapshot?min_offset={end}&timeout=60")
         if found.raise_for_status().content != replayed.state:
             return None

@@ -40,7 +40,7 @@ QUESTIONS = (
 """What a client asks between two batches, of its stream."""
 
 
-class Place(NamedTuple):
+class Deployment(NamedTuple):
     """A service whose Redis is behind a proxy."""
 
     server: RedisServer
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def place(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def deployment(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("faults")
     with running_redis(redis_binary, folder) as server:
         proxy = FaultProxy(server.port)
@@ -57,7 +57,7 @@ def place(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         service = RunningService(folder / "data", settings)
         try:
             service.start()
-            yield Place(server, proxy, service)
+            yield Deployment(server, proxy, service)
         finally:
             service.kill()
             proxy.close()
@@ -109,82 +109,82 @@ class Client(UntilStopped):
         self.refused.append(problem)
 
 
-def lose_replies(place: Place) -> None:
-    place.proxy.lose_share(0.3, seed=7)
+def lose_replies(deployment: Deployment) -> None:
+    deployment.proxy.lose_share(0.3, seed=7)
     time.sleep(FAULT_S)
 
 
-def reset_connections(place: Place) -> None:
+def reset_connections(deployment: Deployment) -> None:
     rng = random.Random(5)
     until = time.monotonic() + FAULT_S
     while time.monotonic() < until:
-        place.proxy.reset()
+        deployment.proxy.reset()
         time.sleep(rng.uniform(0.0, 0.1))
 
 
-def answer_late(place: Place) -> None:
-    place.proxy.delay_s = 0.1
+def answer_late(deployment: Deployment) -> None:
+    deployment.proxy.delay_s = 0.1
     time.sleep(FAULT_S)
 
 
-def answer_too_late(place: Place) -> None:
-    place.proxy.delay_s = 1.5 * TIMEOUT_S
+def answer_too_late(deployment: Deployment) -> None:
+    deployment.proxy.delay_s = 1.5 * TIMEOUT_S
     time.sleep(OUTAGE_S)
 
 
-def answer_nothing(place: Place) -> None:
-    place.proxy.silent = True
+def answer_nothing(deployment: Deployment) -> None:
+    deployment.proxy.silent = True
     time.sleep(OUTAGE_S)
 
 
-def restart(place: Place) -> None:
-    place.server.kill()
+def restart(deployment: Deployment) -> None:
+    deployment.server.kill()
     time.sleep(0.3)
-    place.server.start()
+    deployment.server.start()
 
 
-def stay_away(place: Place) -> None:
-    place.server.kill()
+def stay_away(deployment: Deployment) -> None:
+    deployment.server.kill()
     time.sleep(OUTAGE_S)
-    place.server.start()
+    deployment.server.start()
 
 
 @contextlib.contextmanager
-def configured(place: Place, name: str, value: str, back: str) -> Iterator[None]:
+def configured(deployment: Deployment, name: str, value: str, back: str) -> Iterator[None]:
     """A parameter of the server has another value for a while."""
-    with place.server.client() as client:
+    with deployment.server.client() as client:
         client.config_set(name, value)
         yield
         client.config_set(name, back)
 
 
-def fill_memory(place: Place) -> None:
-    with configured(place, "maxmemory", "100kb", "0"):
+def fill_memory(deployment: Deployment) -> None:
+    with configured(deployment, "maxmemory", "100kb", "0"):
         time.sleep(FAULT_S)
 
 
-def become_replica(place: Place) -> None:
-    with place.server.client() as client:
+def become_replica(deployment: Deployment) -> None:
+    with deployment.server.client() as client:
         client.replicaof("127.0.0.1", str(free_port()))
         time.sleep(FAULT_S)
         client.replicaof("NO", "ONE")
 
 
-def switch_file_off(place: Place) -> None:
-    with configured(place, "appendonly", "no", "yes"):
+def switch_file_off(deployment: Deployment) -> None:
+    with configured(deployment, "appendonly", "no", "yes"):
         time.sleep(FAULT_S)
 
 
-def change_password(place: Place) -> None:
-    with configured(place, "requirepass", "another", ""):
-        place.proxy.reset()
+def change_password(deployment: Deployment) -> None:
+    with configured(deployment, "requirepass", "another", ""):
+        deployment.proxy.reset()
         time.sleep(OUTAGE_S)
 
 
 class Fault(NamedTuple):
     """A fault that is there while `strike` runs."""
 
-    strike: Callable[[Place], None]
+    strike: Callable[[Deployment], None]
     says: str | None = None
     """Part of the reason in a refusal. None where nobody need be refused."""
 
@@ -205,21 +205,21 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(place: Place, name: str) -> None:
-    fault, service = FAULTS[name], place.service
+def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(deployment: Deployment, name: str) -> None:
+    fault, service = FAULTS[name], deployment.service
     WEB.put(f"{service.url}/streams/{name}", json={"n_features": 2}).raise_for_status()
     clients = [Client(service.url, name, n) for n in range(CLIENTS)]
     for client in clients:
         client.start()
     try:
         eventually(lambda: all(len(client.acknowledged) > 1 for client in clients), "it works before the fault")
-        fault.strike(place)
-        place.proxy.heal()
+        fault.strike(deployment)
+        deployment.proxy.heal()
         eventually(lambda: service.answers("/readyz"), lambda: f"not ready again: {service.tail()}")
         done = {client: len(client.acknowledged) for client in clients}
         eventually(lambda: all(len(client.acknowledged) > n + 1 for client, n in done.items()), service.tail)
     finally:
-        place.proxy.heal()
+        deployment.proxy.heal()
         for client in clients:
             client.end()
     refused = [problem for client in clients for problem in client.refused]
@@ -228,7 +228,7 @@ def test_nothing_is_lost_or_doubled_and_the_service_goes_on_by_itself(place: Pla
     end = max(acknowledged.values())
     view = WEB.get(f"{service.url}/streams/{name}/components?min_offset={end}&timeout=60")
     assert (view.status_code, view.json().get("points_seen")) == (200, end), f"{view.text} {service.tail()}"
-    check_log(place.server, name, acknowledged)
+    check_log(deployment.server, name, acknowledged)
     assert [line for line in service.log.read_text(errors="replace").splitlines() if "Traceback" in line] == []
 
 

@@ -14,7 +14,7 @@ from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
-from shoal_service.streams import Feed, FeedEvent, Label, Place, Stream, event_fields, event_id, labelled
+from shoal_service.streams import EventPlace, Feed, FeedEvent, Label, Stream, event_fields, event_id, labelled
 from shoal_service.wire import encode
 from shoal_service.wire.models import EventOut
 
@@ -74,24 +74,24 @@ async def events(
     feed = stream.view_source.feed
     view = await stream.view(None, LOAD_S)  # loaded: the feed knows where it begins
     asked = last_event_id if last_event_id is not None else after
-    place, gap = _begin(stream, feed, max(feed.end, Place(view.seq + 1, 0)), asked)
+    place, gap = _begin(stream, feed, max(feed.end, EventPlace(view.seq + 1, 0)), asked)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(
         _written(service, stream, feed, place, gap), media_type="text/event-stream; charset=utf-8", headers=headers
     )
 
 
-def event_place(stream: Stream, asked: str) -> Place:
+def event_place(stream: Stream, asked: str) -> EventPlace:
     """The place of an event of this life of the stream. Raises ParameterError."""
     found = _ID.fullmatch(asked)
     if found is None or found[1] != stream.record.incarnation:
         raise ParameterError(
             f"event {asked[:80]!r} is not one of stream {stream.name!r} as it is now; use an id that /events has given"
         )
-    return Place(int(found[2]), int(found[3]))
+    return EventPlace(int(found[2]), int(found[3]))
 
 
-def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[Place, str | None]:
+def _begin(stream: Stream, feed: Feed, now: EventPlace, asked: str | None) -> tuple[EventPlace, str | None]:
     """Find the first event, and the reason if earlier events are missing. Raises ParameterError."""
     if asked is None or asked == "":
         return now, None
@@ -103,10 +103,12 @@ def _begin(stream: Stream, feed: Feed, now: Place, asked: str | None) -> tuple[P
     incarnation, seq, nth = found.groups()
     if incarnation != stream.record.incarnation:
         return feed.begins, "the stream was deleted and created again"
-    return Place(int(seq) + 1, 0) if int(nth) >= _LAST else Place(int(seq), int(nth)).next, None
+    return EventPlace(int(seq) + 1, 0) if int(nth) >= _LAST else EventPlace(int(seq), int(nth)).next, None
 
 
-async def _written(service: Service, stream: Stream, feed: Feed, place: Place, gap: str | None) -> AsyncIterator[bytes]:
+async def _written(
+    service: Service, stream: Stream, feed: Feed, place: EventPlace, gap: str | None
+) -> AsyncIterator[bytes]:
     """Send the events from `place` on, until the service stops or the stream ends."""
     begins = "" if gap is not None else f"id: {_before(stream, place)}\n"  # with that id, nobody would hear of the gap
     yield f"retry: 1000\n{begins}\n".encode()
@@ -147,13 +149,13 @@ def _event(stream: Stream, event: FeedEvent, labels: Mapping[int, Label]) -> byt
     return _block(stream, event_id(stream.record.incarnation, event.place), labelled(event, labels))
 
 
-def _gap(stream: Stream, resumes: Place, reason: str) -> bytes:
+def _gap(stream: Stream, resumes: EventPlace, reason: str) -> bytes:
     """Write the event that stands for missing events. Its id is where a client continues that disconnects here."""
     event = FeedEvent(resumes, "gap", {"reason": f"{reason}; read the components again"})
     return _block(stream, _before(stream, resumes), event)
 
 
-def _before(stream: Stream, place: Place) -> str:
+def _before(stream: Stream, place: EventPlace) -> str:
     """The id of the position before `place`. A client that names it gets the events from `place` on."""
     if place.nth:
         return f"{stream.record.incarnation}.{place.seq}.{place.nth - 1}"

@@ -15,7 +15,7 @@ from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
-from shoal_service.streams import Place, WebhookStatus, event_id
+from shoal_service.streams import EventPlace, WebhookStatus, event_id
 from shoal_service.wire import encode
 from shoal_service.wire.models import WebhookIn, WebhookOut, WebhooksOut, WebhookStatusOut, decode_webhook
 
@@ -114,7 +114,7 @@ def _shown(found: WebhookStatus) -> dict[str, Any]:
         "events": list(webhook.events),
         "created_at": time_text(webhook.created_at),
         "state": {
-            "position": event_id(incarnation, Place(*state.position)),
+            "position": event_id(incarnation, EventPlace(*state.position)),
             "delivered": state.delivered,
             "dead": state.dead,
             "failures": state.failures,

@@ -20,7 +20,7 @@ from shoal_service.streams.clusters import (
 )
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
+from shoal_service.streams.events import EventPlace, Feed, FeedEvent, event_fields, event_id
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each, texts_of
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.learnt_rows import LearntRows
@@ -59,6 +59,7 @@ __all__ = [
     "Buckets",
     "ClusterChoice",
     "DeadLetterService",
+    "EventPlace",
     "Feed",
     "FeedEvent",
     "Label",
@@ -68,7 +69,6 @@ __all__ = [
     "LearntRows",
     "LeaseCounters",
     "PieceCounters",
-    "Place",
     "PlaneChoice",
     "Position",
     "Projected",

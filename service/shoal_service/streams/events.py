@@ -18,7 +18,7 @@ import msgspec
 from shoal_service.errors import ServiceError
 
 
-class Place(NamedTuple):
+class EventPlace(NamedTuple):
     """Position of an event. Places are ordered as the events are."""
 
     seq: int
@@ -27,20 +27,20 @@ class Place(NamedTuple):
     """Number among the events of that entry, from 0."""
 
     @property
-    def next(self) -> "Place":
+    def next(self) -> "EventPlace":
         """The earliest place of the event after this one."""
-        return Place(self.seq, self.nth + 1)
+        return EventPlace(self.seq, self.nth + 1)
 
 
 class FeedEvent(NamedTuple):
     """One event."""
 
-    place: Place
+    place: EventPlace
     kind: str
     data: dict[str, Any]
 
 
-def event_id(incarnation: str, place: Place) -> str:
+def event_id(incarnation: str, place: EventPlace) -> str:
     """Id of an event, as clients see it."""
     return f"{incarnation}.{place.seq}.{place.nth}"
 
@@ -69,7 +69,7 @@ def event_fields(stream: str, incarnation: str, event: FeedEvent) -> dict[str, A
 class Trail(NamedTuple):
     """The newest events of a feed."""
 
-    begins: Place
+    begins: EventPlace
     """The trail holds every event from this place on."""
     events: list[FeedEvent]
 
@@ -82,7 +82,7 @@ def encode_trail(trail: Trail) -> bytes:
 def decode_trail(data: bytes) -> Trail:
     """Inverse of `encode_trail`."""
     begins, events = msgspec.json.decode(data)
-    return Trail(Place(*begins), [FeedEvent(Place(*place), kind, data) for place, kind, data in events])
+    return Trail(EventPlace(*begins), [FeedEvent(EventPlace(*place), kind, data) for place, kind, data in events])
 
 
 class Batch(NamedTuple):
@@ -105,31 +105,31 @@ class Feed:
     def __init__(self, kept: int) -> None:
         self._lock = threading.Lock()
         self._ring: deque[FeedEvent] = deque(maxlen=kept)
-        self._begins = Place(0, 0)  # every event from here on is kept
-        self._end = Place(0, 0)  # the earliest place of the next event; (0, 0) while nothing is known
+        self._begins = EventPlace(0, 0)  # every event from here on is kept
+        self._end = EventPlace(0, 0)  # the earliest place of the next event; (0, 0) while nothing is known
         self._waiting: set[_Waiter] = set()
         self._failure: Callable[[], ServiceError] | None = None
-        self.needed: Place | None = None
+        self.needed: EventPlace | None = None
         """Place from which on a reader needs the events also after a restart. None where there is no such reader."""
 
     def begin(self, seq: int, trail: Trail | None) -> None:
         """Start with the trail of the entries up to `seq`, None where it is not known. Comes before the first `add`."""
         with self._lock:
             if self._end.seq == 0:
-                self._begins, events = trail if trail is not None else (Place(seq + 1, 0), [])
+                self._begins, events = trail if trail is not None else (EventPlace(seq + 1, 0), [])
                 for event in events:
                     self._push(event)
-                self._end = Place(seq + 1, 0)
+                self._end = EventPlace(seq + 1, 0)
 
     def add(self, seq: int, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Add the events of entry `seq`. An entry that was added before, as in a replay, adds nothing."""
         with self._lock:
             if seq < self._end.seq:
                 return
-            found = [FeedEvent(Place(seq, nth), kind, data) for nth, (kind, data) in enumerate(events)]
+            found = [FeedEvent(EventPlace(seq, nth), kind, data) for nth, (kind, data) in enumerate(events)]
             for event in found:
                 self._push(event)
-            self._end = Place(seq + 1, 0)
+            self._end = EventPlace(seq + 1, 0)
             waiting, self._waiting = (self._waiting, set()) if found else (set(), self._waiting)
         for waiter in waiting:
             waiter.wake()
@@ -140,16 +140,16 @@ class Feed:
         self._ring.append(event)
 
     @property
-    def end(self) -> Place:
+    def end(self) -> EventPlace:
         """The earliest place of the next event."""
         return self._end
 
     @property
-    def begins(self) -> Place:
+    def begins(self) -> EventPlace:
         """Every event from this place on is kept."""
         return self._begins
 
-    def after(self, place: Place) -> Batch:
+    def after(self, place: EventPlace) -> Batch:
         """Up to `AT_ONCE` events from `place` on."""
         with self._lock:
             newer = sum(1 for _ in takewhile(lambda event: event.place >= place, reversed(self._ring)))
@@ -161,7 +161,7 @@ class Feed:
         with self._lock:
             return list(self._ring)
 
-    def trail(self, most: int, since: Place | None = None) -> Trail:
+    def trail(self, most: int, since: EventPlace | None = None) -> Trail:
         """The newest events, at most `most` unless there are more from `since` on: for a checkpoint, or for other
         processes.
         """
@@ -184,12 +184,12 @@ class Feed:
             new = [event for event in trail.events if event.place >= self._end]
             for event in new:
                 self._push(event)
-            self._end = max(self._end, Place(seq + 1, 0))
+            self._end = max(self._end, EventPlace(seq + 1, 0))
             waiting, self._waiting = (self._waiting, set()) if new else (set(), self._waiting)
         for waiter in waiting:
             waiter.wake()
 
-    async def grown(self, place: Place, timeout_s: float) -> bool:
+    async def grown(self, place: EventPlace, timeout_s: float) -> bool:
         """Wait for an event at `place` or later. False when none came in time. Raises the reason when none can come."""
         with self._lock:
             if self._failure is not None:

@@ -11,7 +11,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, Store, StreamRecord, Tail, known_step
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.events import Place
+from shoal_service.streams.events import EventPlace
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Label, Labels
@@ -314,7 +314,7 @@ class StreamRegistry:
     async def changed_since(
         self,
         name: str,
-        event: Place | None,
+        event: EventPlace | None,
         limit: int,
         after: Position | None,
         *,

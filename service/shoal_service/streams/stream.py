@@ -22,7 +22,7 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource, shielded
-from shoal_service.streams.events import Place
+from shoal_service.streams.events import EventPlace
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Label, Labels, label_book
 from shoal_service.streams.learnt_rows import LearntRows
@@ -262,7 +262,7 @@ class Stream:
         return await asyncio.to_thread(members_of, self._records, view, self.settings, component, order, limit, after)
 
     async def changed_since(
-        self, event: Place | None, limit: int, after: Position | None, *, min_offset: int | None, timeout_s: float
+        self, event: EventPlace | None, limit: int, after: Position | None, *, min_offset: int | None, timeout_s: float
     ) -> tuple[list[Record], Position | None]:
         """Records that may belong elsewhere since an event, all for None; and where others follow. Raises as `view`,
         and ParameterError for an event that is no longer known.
@@ -271,13 +271,13 @@ class Stream:
         since = None if event is None else self._since(event, view)
         return await asyncio.to_thread(changed_since, self._records, view, self.settings, since, limit, after)
 
-    def _since(self, place: Place, view: PublishedView) -> Since | None:
+    def _since(self, place: EventPlace, view: PublishedView) -> Since | None:
         """The moment of an event, or of a position between events. None where any record may belong elsewhere since
         then. Raises ParameterError for a place of which the later events are not all known.
         """
         feed = self.view_source.feed
         events = feed.all()
-        if place.next < feed.begins or place >= max(feed.end, Place(view.seq + 1, 0)):
+        if place.next < feed.begins or place >= max(feed.end, EventPlace(view.seq + 1, 0)):
             raise ParameterError(
                 f"event {place.seq}.{place.nth} of stream {self.name!r} is not known any more; read all records once"
             )
@@ -286,7 +286,7 @@ class Stream:
         if any(event.kind == "restored" for event in later):  # another state, with another past
             return None
         refined = any(event.kind == "adopted" for event in later)
-        refined_before = feed.begins > Place(0, 0) or any(event.kind == "adopted" for event in earlier)
+        refined_before = feed.begins > EventPlace(0, 0) or any(event.kind == "adopted" for event in earlier)
         returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
         if earlier:
             points_seen = int(earlier[-1].data["offset"])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shoal_service.settings import Settings
 from shoal_service.store import Store
-from shoal_service.streams.events import Place
+from shoal_service.streams.events import EventPlace
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.stream import Stream
 from shoal_service.streams.webhooks import (
@@ -58,7 +58,7 @@ class WebhookService:
         key_of_secret(secret)
         stream = await self._streams.get(stream_name)
         view = await stream.view(None, LOAD_S)
-        begins = max(stream.view_source.feed.end, Place(view.seq + 1, 0))
+        begins = max(stream.view_source.feed.end, EventPlace(view.seq + 1, 0))
         asked = Webhook(
             str(uuid.uuid4()), name, url, tuple(dict.fromkeys(events)), secret, time.time(), (begins.seq, begins.nth)
         )

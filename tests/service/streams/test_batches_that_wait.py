@@ -121,7 +121,7 @@ def batches_of(entries: Iterator[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def said(entry: Entry, working: apply.WorkingState, change: apply.Change) -> tuple[Any, ...]:
+def said(entry: Entry, working: apply.WorkingState, change: apply.EntryEffect) -> tuple[Any, ...]:
     """Number, events and labels of an entry."""
     labels = np.zeros(0) if change.info is None else apply.learnt_rows_of(change.info)
     return entry.seq, list(apply.events_of(entry, working, change, None)), labels

@@ -9,11 +9,11 @@ import pytest
 
 from shoal_service.errors import NotReadyError
 from shoal_service.streams import events
-from shoal_service.streams.events import Feed, FeedEvent, Place, Trail
+from shoal_service.streams.events import EventPlace, Feed, FeedEvent, Trail
 from shoal_service.streams.learner import checkpoints
 
 pytestmark = pytest.mark.anyio
-BEGINNING = Trail(Place(0, 0), [])
+BEGINNING = Trail(EventPlace(0, 0), [])
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_events_have_the_place_of_their_entry() -> None:
     assert [e.place for e in batch.events] == [(1, 0), (1, 1), (3, 0)]
     assert not batch.missed
     assert feed.end == (4, 0)
-    assert ids(feed.after(Place(1, 0).next).events) == [1, 2]
+    assert ids(feed.after(EventPlace(1, 0).next).events) == [1, 2]
     assert feed.after(feed.end).events == []
 
 
@@ -49,7 +49,7 @@ def test_a_replay_adds_nothing_twice() -> None:
     for _ in range(3):
         feed.add(1, born(0))
         feed.add(2, born(1))
-    assert ids(feed.after(Place(0, 0)).events) == [0, 1]
+    assert ids(feed.after(EventPlace(0, 0)).events) == [0, 1]
 
 
 def test_who_is_overtaken_is_told_and_who_is_not_is_not() -> None:
@@ -57,8 +57,8 @@ def test_who_is_overtaken_is_told_and_who_is_not_is_not() -> None:
     feed.begin(0, BEGINNING)
     for seq in range(1, 8):
         feed.add(seq, born(seq))
-    assert feed.after(Place(4, 0).next) == (feed.after(Place(5, 0)).events, False)
-    late = feed.after(Place(3, 0).next)
+    assert feed.after(EventPlace(4, 0).next) == (feed.after(EventPlace(5, 0)).events, False)
+    late = feed.after(EventPlace(3, 0).next)
     assert late.missed
     assert ids(late.events) == [5, 6, 7]
 
@@ -68,7 +68,7 @@ def test_a_long_past_is_given_in_parts() -> None:
     feed.begin(0, BEGINNING)
     feed.add(1, born(*range(600)))
     seen: list[int] = []
-    place = Place(0, 0)
+    place = EventPlace(0, 0)
     while found := feed.after(place).events:
         assert len(found) <= events.AT_ONCE
         seen += ids(found)
@@ -93,7 +93,7 @@ def test_a_checkpoint_brings_back_what_was_and_says_what_is_missing(kept: int) -
         again = Feed(kept)
         again.begin(seq, trail)
         assert len(trail.events) <= 8
-        for place in (Place(0, 0), Place(max(seq - 3, 1), 0), Place(seq, 1), whole.end):
+        for place in (EventPlace(0, 0), EventPlace(max(seq - 3, 1), 0), EventPlace(seq, 1), whole.end):
             everything = list(whole.after(place).events)
             found = again.after(place)
             assert found.events == everything[len(everything) - len(found.events) :]
@@ -105,7 +105,7 @@ def test_a_checkpoint_state_alone_is_a_state_and_all_before_it_is_missing() -> N
     assert checkpoints.unpack_checkpoint(b"\x93SHOAL\r\nold") == (b"\x93SHOAL\r\nold", None, b"")
     feed = Feed(10)
     feed.begin(7, None)
-    assert feed.after(Place(7, 0)).missed
+    assert feed.after(EventPlace(7, 0)).missed
     assert not feed.after(feed.end).missed
 
 
@@ -115,11 +115,11 @@ async def test_a_reader_waits_and_is_woken() -> None:
     assert not await feed.grown(feed.end, 0.01)
     threading.Timer(0.05, lambda: feed.add(1, born(0))).start()
     began = time.monotonic()
-    assert await feed.grown(Place(1, 0), 30)
+    assert await feed.grown(EventPlace(1, 0), 30)
     assert time.monotonic() - began < 20
-    assert await feed.grown(Place(1, 0), 0.0)
+    assert await feed.grown(EventPlace(1, 0), 0.0)
     feed.add(2, [])
-    assert not await feed.grown(Place(1, 1), 0.01)
+    assert not await feed.grown(EventPlace(1, 1), 0.01)
 
 
 async def test_a_reader_that_waits_is_told_when_nothing_more_will_come() -> None:

@@ -32,8 +32,8 @@ POLL_S, QUIET_S = 0.25, 1.0
 """Time between two looks at the file, and how long a file that was moved away must be quiet to count as complete."""
 
 
-class Place(NamedTuple):
-    """Place in a file."""
+class FilePlace(NamedTuple):
+    """Place in a file, and what tells the file from others."""
 
     offset: int
     inode: int
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return f"{self.offset}:{self.inode}:{self.head_bytes}:{self.digest}:{self.folder}"
 
     @classmethod
-    def of(cls, text: str) -> "Place":
+    def of(cls, text: str) -> "FilePlace":
         """Read a position. CommandError for one of another kind of source."""
         try:
             offset, inode, head_bytes, digest, *folder = text.split(":")
@@ -93,7 +93,7 @@ class FileFollower:
         self._head = b""
         """First bytes of the open file, as far as it is read."""
         self._quiet_s = 0.0
-        self._last: Place | None = None
+        self._last: FilePlace | None = None
         """Place behind the last step in the open file."""
 
     def begin(self, positions: Mapping[str, str]) -> None:
@@ -106,7 +106,7 @@ class FileFollower:
         if stored is None:
             self._open(self._path, 0)
             return
-        place = Place.of(stored)
+        place = FilePlace.of(stored)
         for path in self._candidates(place.inode):
             if self._open(path, place.offset) and self._file is not None and place.is_in(self._file):
                 self._last = place
@@ -225,7 +225,9 @@ class FileFollower:
     def _step(self, lines: list[tuple[int, bytes]]) -> Step:
         assert self._file is not None
         head = self._head[: self._offset]
-        self._last = Place(self._offset, os.fstat(self._file.fileno()).st_ino, len(head), _digest(head), self._folder)
+        self._last = FilePlace(
+            self._offset, os.fstat(self._file.fileno()).st_ino, len(head), _digest(head), self._folder
+        )
         bad = self._decoder.bad.count
         points = self._decoder.decode(lines)
         return Step(self._partition, self._last.text(), points, len(lines), self._decoder.bad.count - bad)

@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, RowPlace
 from shoal_service.cli.readers.files import ReadOptions
 from shoal_service.cli.readers.ndjson import NdjsonFile
 from shoal_service.cli.readers.text import CsvFile, gather
@@ -46,7 +46,7 @@ class LineDecoder:
             try:
                 texts.append((i, line.decode("utf-8-sig" if lines[i - 1][0] == 0 else "utf-8")))
             except UnicodeDecodeError as error:
-                self._bad.add(Place("line", i), BadRowError(f"is not UTF-8 ({error.reason})"), None)
+                self._bad.add(RowPlace("line", i), BadRowError(f"is not UTF-8 ({error.reason})"), None)
         texts = [(i, text) for i, text in texts if text.strip()]
         if not texts:
             return None

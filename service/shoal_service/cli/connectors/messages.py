@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.categories import Categories
 from shoal_service.cli.readers.chunk import Chunk, checked_chunk
 from shoal_service.cli.readers.ndjson import NdjsonFile
@@ -58,7 +58,7 @@ class BadMessages(BadRows):
         self.ids: Sequence[str] = ()
         self._log = log
 
-    def add(self, place: Place, bad: BadRowError, row: Any) -> None:
+    def add(self, place: RowPlace, bad: BadRowError, row: Any) -> None:
         """Handle a message that cannot be used. Raises CommandError if the connector is to stop."""
         message = self.ids[place.number]
         if self.stops:
@@ -126,7 +126,7 @@ class MessageDecoder:
     def _refuse_others(self, values: Sequence[bytes | None], rows: Sequence[int], size: int) -> None:
         for i in rows:
             fault = BadRowError(f"has {len(values[i] or b'')} bytes, and one vector has {size}")
-            self._bad.add(Place(_UNIT, i), fault, None)
+            self._bad.add(RowPlace(_UNIT, i), fault, None)
 
     def _objects(self, messages: Messages) -> Chunk | None:
         rows = self._file.rows_of(self._texts(messages.values))
@@ -143,6 +143,6 @@ class MessageDecoder:
                     value = msgspec.json.encode(msgspec.msgpack.decode(value))
                 yield i, value.decode()
             except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-                self._bad.add(Place(_UNIT, i), BadRowError(f"is not {self._form} ({error})"), None)
+                self._bad.add(RowPlace(_UNIT, i), BadRowError(f"is not {self._form} ({error})"), None)
             except BadRowError as fault:
-                self._bad.add(Place(_UNIT, i), fault, None)
+                self._bad.add(RowPlace(_UNIT, i), fault, None)

@@ -13,7 +13,7 @@ import numpy as np
 from shoal_service.cli.connectors.messages import BadMessages
 from shoal_service.cli.embedding.embedders import Embedder
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields
 
 if TYPE_CHECKING:
@@ -98,5 +98,5 @@ def _text(line: bytes, number: int, bad: BadRows) -> str:
     try:
         return line.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        bad.add(Place("line", number), BadRowError(f"is not UTF-8 ({error.reason})"), None)
+        bad.add(RowPlace("line", number), BadRowError(f"is not UTF-8 ({error.reason})"), None)
         return ""

@@ -12,7 +12,7 @@ from shoal_service.cli.readers.categories import Categories
 _VERBS = ("is ", "has ", "holds ")
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Place of a row in a file."""
 
     unit: str
@@ -73,7 +73,7 @@ class BadRows:
         """Whether rows are reported as they stand in the file."""
         return self._report is not None
 
-    def add(self, place: Place, bad: BadRowError, row: Any) -> None:
+    def add(self, place: RowPlace, bad: BadRowError, row: Any) -> None:
         """Handle a bad row. `row` is what the file holds there. Raises CommandError if the command is to stop."""
         row = row.strip() if isinstance(row, str) else row
         if self.stops:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.points.arrays import MAX_MAGNITUDE, IntArray, largest_magnitude
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.errors import RecordFieldError
 from shoal_service.wire.record_fields import checked_fields
 
@@ -44,9 +44,9 @@ class Chunk(NamedTuple):
     texts: Sequence[str] | None = None
     """The texts that were embedded as the points."""
 
-    def place(self, i: int) -> Place:
+    def place(self, i: int) -> RowPlace:
         """Place of a row in the file."""
-        return Place(self.unit, int(self.numbers[i]))
+        return RowPlace(self.unit, int(self.numbers[i]))
 
     def shown(self, i: int) -> Any:
         """The numbers of a row, for a report."""

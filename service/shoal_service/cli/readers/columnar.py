@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shoal.errors import counted
 from shoal.points.arrays import IntArray
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.cli.readers.table import ACCEPT_MISSING, checked_text, features_and_fields
 from shoal_service.errors import RecordFieldError
@@ -163,7 +163,7 @@ class ColumnReader:
         listed = self._is_list(columns[0].type)
         faults = self._ragged(columns[0]) if listed else self._nulls(columns) | self._bad_texts(columns)
         for i, fault in sorted(faults.items()):
-            self._bad.add(Place("row", done + i), fault, batch.slice(i, 1).to_pylist()[0])
+            self._bad.add(RowPlace("row", done + i), fault, batch.slice(i, 1).to_pylist()[0])
         rows = np.arange(batch.num_rows)
         if faults:
             rows = np.setdiff1d(rows, list(faults))

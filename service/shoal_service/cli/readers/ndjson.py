@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.table import ACCEPT_MISSING, checked_text, choose_columns
 from shoal_service.cli.readers.text import Row
 from shoal_service.wire.record_columns import RecordColumns
@@ -67,9 +67,9 @@ class NdjsonFile:
                 try:
                     yield self._object(line, text)
                 except BadRowError as bad:
-                    self._bad.add(Place("line", line), bad, text.strip())
+                    self._bad.add(RowPlace("line", line), bad, text.strip())
             except BadRowError as bad:
-                self._bad.add(Place("line", line), bad, text.strip())
+                self._bad.add(RowPlace("line", line), bad, text.strip())
 
     def _chosen(self, values: list[Any]) -> list[Any]:
         if self._records:

@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.wire import WireLimits
 from shoal_service.wire.formats import SparseRow, refuse_first_bad_sparse_row, slow_json, sparse_of
@@ -118,7 +118,7 @@ def _good(block: list[tuple[int, str]], width: int, bad: BadRows) -> list[tuple[
         try:
             _read([line], width)
         except (InputError, msgspec.DecodeError):
-            bad.add(Place("line", number), _fault(line, width), line.strip())
+            bad.add(RowPlace("line", number), _fault(line, width), line.strip())
         else:
             good.append((number, line))
     return good

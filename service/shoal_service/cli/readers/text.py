@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.errors import counted
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, Place
+from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.cli.readers.table import ACCEPT_MISSING, Layout, checked_text, choose_layout, is_number
 from shoal_service.wire.record_columns import RecordColumns, payload_of_cell, time_of_cell, weight_of_cell
@@ -37,7 +37,7 @@ def gather(
             for line, values, _, text in block:
                 if len(values) != width:
                     fault = BadRowError(f"{counted(len(values), 'number')}, the lines before have {width}")
-                    bad.add(Place("line", line), fault, text)
+                    bad.add(RowPlace("line", line), fault, text)
             block = [row for row in block if len(row[1]) == width]
             if not block:
                 continue
@@ -130,7 +130,7 @@ class CsvFile:
                 else:
                     values = _numbers(values, layout, self._bad)
             except BadRowError as fault:
-                self._bad.add(Place("line", line), fault, cells)
+                self._bad.add(RowPlace("line", line), fault, cells)
             else:
                 yield line, values, self._fields_of(cells, layout) if has_fields else None, cells if kept else None
 

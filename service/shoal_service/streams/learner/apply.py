@@ -68,7 +68,7 @@ class StateOffsets(NamedTuple):
     mid: int | None
 
 
-class Change(NamedTuple):
+class EntryEffect(NamedTuple):
     """Effect of an entry on a state."""
 
     points_seen: int
@@ -113,7 +113,7 @@ def apply_inplace(
     entry: Entry,
     adoption: AdoptionInputs | None = None,
     run: "PieceRunner | None" = None,
-) -> tuple[WorkingState, Change]:
+) -> tuple[WorkingState, EntryEffect]:
     """The state after `entry`, and the change. Consumes `working`, which is lost when this raises.
 
     `adoption` is what the entry of a refinement needs beside its payload. `run` computes the pieces of a stream with
@@ -139,7 +139,7 @@ def apply_inplace(
 
 def apply_batches_inplace(
     working: WorkingState, entries: Iterator[Entry], run: "PieceRunner | None" = None
-) -> tuple[WorkingState, list[tuple[Entry, Change]]]:
+) -> tuple[WorkingState, list[tuple[Entry, EntryEffect]]]:
     """The state after the first of some batches, at least one, and the change by each of these.
 
     State and changes are the same as those of `apply_inplace` with one entry after another. As many are learnt as may
@@ -157,7 +157,7 @@ def apply_batches_inplace(
         seen += len(info.labels)
         at = state._replace(points_seen=seen)  # no more of it is read before a check, which comes after the last one
         monitor, observed = observe_inplace(monitor, at, info, live=live, refined=False)
-        changes.append(Change(seen, info, observed=observed))
+        changes.append(EntryEffect(seen, info, observed=observed))
     last, ends = learnt[-1], [(change.points_seen, entry.seq) for entry, change in zip(learnt, changes, strict=True)]
     window = window_after_entries(working.window, before, state, ends)
     return WorkingState(state, last.seq, last.log_offset, window, monitor), list(zip(learnt, changes, strict=True))
@@ -242,7 +242,7 @@ def settings_in(entry: Entry, in_force: "StreamSettings", record: bytes) -> byte
 
 
 def events_of(
-    entry: Entry, working: WorkingState, change: Change, adoption: AdoptionInputs | None
+    entry: Entry, working: WorkingState, change: EntryEffect, adoption: AdoptionInputs | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Kind and data of each event of an applied entry, in order. A function of the log alone."""
     at = {"log_offset": entry.log_offset, "offset": change.points_seen}
@@ -263,11 +263,11 @@ def events_of(
         yield "refused", {**at, "parents": [], "children": [], **refinement, "reason": change.adoption.refused}
 
 
-def _batch(state: "MixtureState", entry: Entry, run: "PieceRunner | None") -> "tuple[MixtureState, Change]":
+def _batch(state: "MixtureState", entry: Entry, run: "PieceRunner | None") -> "tuple[MixtureState, EntryEffect]":
     from shoal.partitions import assimilate_batches_inplace, in_threads
 
     state, (info,) = assimilate_batches_inplace(state, [_decoded(state, entry)], run or in_threads)
-    return state, Change(state.points_seen, info)
+    return state, EntryEffect(state.points_seen, info)
 
 
 def _decoded(state: "MixtureState", entry: Entry) -> "Batch":
@@ -283,20 +283,26 @@ def _decoded(state: "MixtureState", entry: Entry) -> "Batch":
     return Batch(points, times.own, times.arrived)
 
 
-def _settings(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+def _settings(
+    state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None
+) -> "tuple[MixtureState, EntryEffect]":
     from shoal.sequential import apply_settings_inplace
 
     state, info = apply_settings_inplace(state, settings_after(entry.payload, state.settings))
-    return state, Change(state.points_seen, info)
+    return state, EntryEffect(state.points_seen, info)
 
 
-def _adoption(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+def _adoption(
+    state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None
+) -> "tuple[MixtureState, EntryEffect]":
     assert adoption is not None, "the learner reads what a refinement's entry needs"
     outcome = apply_adoption_inplace(state, adoption)
-    return outcome.state, Change(outcome.state.points_seen, outcome.info, outcome)
+    return outcome.state, EntryEffect(outcome.state.points_seen, outcome.info, outcome)
 
 
-def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+def _restore(
+    state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None
+) -> "tuple[MixtureState, EntryEffect]":
     """The state of a snapshot. New ids continue above those that this stream has assigned.
 
     Its window stays if the snapshot holds the rows. Otherwise the window begins empty.
@@ -309,12 +315,12 @@ def _restore(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | Non
     if rows is None or rows.shape[0] < rows_of_window(found):
         found = forget_window(found)
     state = restored(found, entry.seq)
-    return state, Change(state.points_seen)
+    return state, EntryEffect(state.points_seen)
 
 
-def _forget(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, Change]":
+def _forget(state: "MixtureState", entry: Entry, adoption: AdoptionInputs | None) -> "tuple[MixtureState, EntryEffect]":
     """The same state: what was learnt from a record stays learnt."""
-    return state, Change(state.points_seen)
+    return state, EntryEffect(state.points_seen)
 
 
 _APPLY = {

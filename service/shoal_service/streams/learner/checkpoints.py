@@ -16,7 +16,7 @@ from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, EntryKind, Store, StreamRecord
-from shoal_service.streams.events import TRAIL, Feed, Place, Trail, decode_trail, encode_trail
+from shoal_service.streams.events import TRAIL, EventPlace, Feed, Trail, decode_trail, encode_trail
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import WorkingState, begin, checkpoint_of, resume
 from shoal_service.streams.learner.counters import LearnerCounters
@@ -131,7 +131,7 @@ class Checkpoints:
                 f"no checkpoint of stream {self._record.name!r} can be read; delete it and restore a snapshot file"
             )
         working = begin(self._record.settings)
-        self._feed.begin(0, Trail(Place(0, 0), []))
+        self._feed.begin(0, Trail(EventPlace(0, 0), []))
         self._write(working)
         return working
 

@@ -35,7 +35,7 @@ from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner import retry_policy
 from shoal_service.streams.learner.apply import (
-    Change,
+    EntryEffect,
     WorkingState,
     apply_batches_inplace,
     apply_inplace,
@@ -443,7 +443,7 @@ class Learner:
         self._records.flush_if_full(working)
         return True
 
-    def _note(self, entry: Entry, change: Change, working: WorkingState, adoption: AdoptionInputs | None) -> None:
+    def _note(self, entry: Entry, change: EntryEffect, working: WorkingState, adoption: AdoptionInputs | None) -> None:
         """Count an entry that was applied, and keep what readers and refinements need of it."""
         self._dead_letters.record_success(entry)
         if entry.seq > self._applied:

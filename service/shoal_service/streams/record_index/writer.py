@@ -16,10 +16,10 @@ import numpy as np
 
 from shoal_service.errors import StaleWriterError, StoreUnavailableError
 from shoal_service.store import PagePlace, PageRun
-from shoal_service.streams.record_index.change import Change, Limits, WritePages
 from shoal_service.streams.record_index.pages import HEAD, Head, encode_head
 from shoal_service.streams.record_index.reader import ReadPages, RecordReader, RunMovedError
 from shoal_service.streams.record_index.rows import RecordRows, joined
+from shoal_service.streams.record_index.run_change import Limits, RunChange, WritePages
 
 ROWS_HELD, BYTES_HELD = 49_152, 32 << 20
 """Records that are gathered before they are written in any case. With short keys, a SQLite store writes so many in one
@@ -124,11 +124,11 @@ class RecordWriter:
         if self._in_doubt is not None and self._in_doubt.written is not None:
             self._in_doubt.written.exception()
 
-    def _change(self) -> Change:
-        return Change(self._head, self._read, self._write, self._orphans, frozenset(self._forgotten))
+    def _change(self) -> RunChange:
+        return RunChange(self._head, self._read, self._write, self._orphans, frozenset(self._forgotten))
 
     @contextmanager
-    def _attempt(self, change: Change) -> Iterator[None]:
+    def _attempt(self, change: RunChange) -> Iterator[None]:
         """Remember what is left of a change that fails before it is whole."""
         try:
             yield
@@ -140,7 +140,7 @@ class RecordWriter:
             self._orphans = change.orphans
             raise
 
-    def _commit(self, change: Change, head: Head, pages: dict[PagePlace, bytes], dropped: list[PageRun]) -> None:
+    def _commit(self, change: RunChange, head: Head, pages: dict[PagePlace, bytes], dropped: list[PageRun]) -> None:
         """Begin the last step of a change. `_settle` tells how it ended."""
         encoded = encode_head(head)
         held = (self._parts, self._forgotten, self._limits_due, self._n_rows, self._n_bytes)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shoal_service.errors import ServiceError, StoreUnavailableError
-from shoal_service.streams.events import Feed, FeedEvent, Place, event_fields, event_id
+from shoal_service.streams.events import EventPlace, Feed, FeedEvent, event_fields, event_id
 from shoal_service.streams.webhooks.attempt import Message
 from shoal_service.streams.webhooks.definition import Webhook
 from shoal_service.streams.webhooks.documents import WebhookDocuments
@@ -62,7 +62,7 @@ class Delivery:
         time until a message is given up.
         """
         self.webhook = webhook
-        self.position: Place | None = None
+        self.position: EventPlace | None = None
         """Place of the next event. None before the state is read."""
         self._stream = stream
         self._feed = feed
@@ -79,7 +79,7 @@ class Delivery:
     async def run(self) -> None:
         """Send events until the stream ends or its learner does."""
         self._state = await self._stored(self._documents.state, self.webhook)
-        self._move(Place(*self._state.position))
+        self._move(EventPlace(*self._state.position))
         try:
             while True:
                 await self._send_what_is_there()
@@ -103,10 +103,10 @@ class Delivery:
         return self.webhook
 
     @property
-    def _place(self) -> Place:
-        return Place(*self._state.position)
+    def _place(self) -> EventPlace:
+        return EventPlace(*self._state.position)
 
-    def _move(self, place: Place) -> None:
+    def _move(self, place: EventPlace) -> None:
         self._dirty |= place != self._place
         self._state = self._state._replace(position=(place.seq, place.nth))
         self.position = place

@@ -26,9 +26,9 @@ from shoal_service.streams.record_index import (
     Resolver,
     Since,
     changed,
+    run_change,
 )
 from shoal_service.streams.record_index import RecordWriter as Writer
-from shoal_service.streams.record_index import change as change_module
 from shoal_service.streams.record_index import merge as merge_module
 from shoal_service.streams.record_index import pages as pages_module
 from shoal_service.streams.record_index import rows as rows_module
@@ -119,11 +119,11 @@ def expect(record: Any, key: bytes, offset: int) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs and levels of a size that a test fills."""
-    monkeypatch.setattr(change_module, "SMALLEST_LEVEL", 8)
-    monkeypatch.setattr(change_module, "FANOUT", 3)
-    monkeypatch.setattr(change_module, "MOST_WAITING", 3)
-    monkeypatch.setattr(change_module, "MOST_JOINED", 2_000)
-    monkeypatch.setattr(change_module, "BYTES_HELD", 1_000)
+    monkeypatch.setattr(run_change, "SMALLEST_LEVEL", 8)
+    monkeypatch.setattr(run_change, "FANOUT", 3)
+    monkeypatch.setattr(run_change, "MOST_WAITING", 3)
+    monkeypatch.setattr(run_change, "MOST_JOINED", 2_000)
+    monkeypatch.setattr(run_change, "BYTES_HELD", 1_000)
     monkeypatch.setattr(merge_module, "STRETCH_ROWS", 40)
     monkeypatch.setattr(pages_module, "PAGE_BYTES", 500)
 
@@ -158,7 +158,7 @@ def test_any_course_of_records_leaves_what_a_dictionary_holds(
 ) -> None:
     if collide:  # many keys of one hash, in neighbouring pages
         real = rows_module.hashes_of
-        for module in ("rows", "change", "merge", "reader"):
+        for module in ("rows", "run_change", "merge", "reader"):
             name = f"shoal_service.streams.record_index.{module}.hashes_of"
             monkeypatch.setattr(name, lambda keys: real(keys) % np.uint64(5))
     rng = np.random.default_rng(11)
@@ -434,10 +434,10 @@ def test_a_lower_limit_counts_at_once(lost: bool) -> None:
 
 
 SIZES = (
-    (change_module, "SMALLEST_LEVEL", (2, 8)),
-    (change_module, "FANOUT", (2, 3)),
-    (change_module, "MOST_WAITING", (2, 4)),
-    (change_module, "BYTES_HELD", (100, 1_000, 1 << 20)),
+    (run_change, "SMALLEST_LEVEL", (2, 8)),
+    (run_change, "FANOUT", (2, 3)),
+    (run_change, "MOST_WAITING", (2, 4)),
+    (run_change, "BYTES_HELD", (100, 1_000, 1 << 20)),
     (merge_module, "STRETCH_ROWS", (1, 5, 40)),
     (pages_module, "PAGE_BYTES", (40, 150, 1_000)),
     (pages_module, "COLUMN_ROWS", (2, 100)),

@@ -20,7 +20,7 @@ from shoal_service.errors import (
 )
 from shoal_service.logs import make_log
 from shoal_service.store import EntryKind
-from shoal_service.streams.events import Place
+from shoal_service.streams.events import EventPlace
 from shoal_service.streams.learner import keyed_records
 from shoal_service.streams.record_index import RecordReader
 from shoal_service.streams.refinement import records, trigger
@@ -359,7 +359,7 @@ async def test_events_of_a_refinement_name_it(works: Any, inside: Any, grid: np.
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
     feed = registry.loaded[0].view_source.feed
-    events = [e for e in feed.after(Place(done.entry_seq, 0)).events if e.data.get("refinement") == asked.id]
+    events = [e for e in feed.after(EventPlace(done.entry_seq, 0)).events if e.data.get("refinement") == asked.id]
     assert events
     assert all(e.place.seq == done.entry_seq for e in events)
     events = [e for e in events if not e.kind.startswith("cluster-")]  # whose parents and children are clusters

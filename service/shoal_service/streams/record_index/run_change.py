@@ -61,7 +61,7 @@ class _Unwritten:
         return [self.pages.get(place, stored.get(place)) for place in places]
 
 
-class Change:
+class RunChange:
     """The runs as they will be, and the pages that are to be written for that."""
 
     def __init__(
