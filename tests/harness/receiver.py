@@ -44,9 +44,8 @@ class Receiver:
             def do_POST(self) -> None:
                 status = receiver._receive(self, self.rfile.read(int(self.headers["Content-Length"])))
                 self.send_response(status)
-                for name, value in receiver.headers.items():
+                for name, value in ({"Content-Length": "0"} | receiver.headers).items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *arguments: Any) -> None:

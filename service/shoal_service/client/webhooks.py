@@ -21,7 +21,9 @@ class Webhook:
     created_at: str
     """RFC 3339."""
     state: dict[str, Any]
-    """`position`, `delivered`, `dead`, `failures`, `last_success`, `last_failure` and `reason` of the last failure."""
+    """`position`, `delivered`, `dead`, `failures`, `last_success`, `last_failure` and `reason` of the last failure, and
+    `ended` after an answer 410.
+    """
     dead_letters: tuple[dict[str, Any], ...] = ()
     """The newest messages that were given up; only from `webhook`."""
     raw: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -78,7 +78,7 @@ async def one(request: Request, webhook: Name) -> Response:
 async def put(request: Request, webhook: Name) -> Response:
     """Send each event of the named kinds from now on as a signed POST (Standard Webhooks), in order and at least once.
     A message that is not accepted is sent again with growing pauses, and is given up after an hour, unless the server
-    has another setting.
+    has another setting. After an answer 410 nothing is sent until the webhook is put again.
 
     It needs an admin key, because it makes the server send requests.
     """
@@ -121,5 +121,6 @@ def _shown(found: WebhookStatus) -> dict[str, Any]:
             "last_success": time_text(state.last_success),
             "last_failure": time_text(state.last_failure),
             "reason": state.reason,
+            "ended": state.ended(webhook),
         },
     }

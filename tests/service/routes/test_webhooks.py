@@ -234,6 +234,50 @@ async def test_a_redirect_is_not_followed(start: Any, receiver: Receiver) -> Non
 
 
 @pytest.mark.parametrize("store_kind", ["sqlite"])
+async def test_a_receiver_that_is_gone_gets_nothing_more_until_its_webhook_is_put_again(
+    start: Any, receiver: Receiver
+) -> None:
+    other = Receiver(SECRET.encode())
+    receiver.answer = lambda message: 410
+    try:
+        async with start(**QUICK) as running:
+            await created(running)
+            stream = await running.service.streams.get("s")
+            n = len(feed_ids(stream))
+            await running.http.put("/streams/s/webhooks/w", json=hook(receiver))
+            await running.http.put("/streams/s/webhooks/other", json=hook(other))
+            await restore(running, 3)
+            await state_once(running, lambda state: state["ended"])
+            await eventually_async(lambda: len(other.accepted) == 3)
+            expected = feed_ids(stream)[n:]
+        async with start(**QUICK) as running:  # also after a restart
+            await restore(running, 1)
+            await eventually_async(lambda: len(other.accepted) == 4)
+            state = (await running.json("/streams/s/webhooks/w"))["state"]
+            assert (state["reason"], state["failures"], state["dead"]) == ("the receiver answered 410", 1, 0)
+            assert [message_id for _, message_id in receiver.attempts] == expected[:1]
+            receiver.answer = lambda message: 200
+            await running.http.put("/streams/s/webhooks/w", json=hook(receiver))  # with the same values
+            await eventually_async(lambda: len(receiver.accepted) >= 4)
+            assert receiver.ids == other.ids
+            await state_once(running, lambda state: state["delivered"] == 4 and not state["ended"])
+    finally:
+        other.end()
+
+
+@pytest.mark.parametrize("store_kind", ["memory"])
+async def test_an_answer_of_2xx_counts_although_its_body_breaks_off(start: Any, receiver: Receiver) -> None:
+    """The message came again until it was given up."""
+    receiver.headers["Content-Length"] = "100"  # and the connection ends
+    async with start(**QUICK) as running:
+        await created(running)
+        await running.http.put("/streams/s/webhooks/w", json=hook(receiver))
+        await restore(running, 2)
+        await state_once(running, lambda state: state["delivered"] == 2)
+        assert len(receiver.attempts) == 2
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite"])
 async def test_a_restart_goes_on_where_it_was(start: Any, receiver: Receiver) -> None:
     async with start(**QUICK) as running:
         await created(running)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import time
@@ -67,21 +68,38 @@ def new_client() -> httpx.AsyncClient:
     )
 
 
-async def send(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> str | None:
-    """Try once. Returns None when the receiver has answered 2xx, else the reason in one line."""
+class Failure(NamedTuple):
+    """Attempt that was not accepted."""
+
+    reason: str
+    """In one line."""
+    gone: bool = False
+    """Whether the receiver answered 410: it wants no message any more."""
+
+
+async def send(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> Failure | None:
+    """Try once. Returns None when the receiver has answered 2xx. The status decides, whatever becomes of the rest."""
+    status: int | None = None
     try:
         async with asyncio.timeout(limits.timeout_s):
-            status = await _post(client, webhook, message, limits)
+            response = await client.send(await _request(client, webhook, message, limits), stream=True)
+            status = response.status_code
+            await _discard(response)
     except TimeoutError:
-        return f"no answer within {limits.timeout_s:g} s"
+        if status is None:
+            return Failure(f"no answer within {limits.timeout_s:g} s")
     except RefusedAddressError as error:
-        return f"{error}; the server sends to public addresses only"
+        return Failure(f"{error}; the server sends to public addresses only")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return f"{type(error).__name__}: {error}"[:300]
-    return None if 200 <= status < 300 else f"the receiver answered {status}"
+        return Failure(f"{type(error).__name__}: {error}"[:300])
+    return (
+        None
+        if httpx.codes.is_success(status)
+        else Failure(f"the receiver answered {status}", gone=status == httpx.codes.GONE)
+    )
 
 
-async def _post(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> int:
+async def _request(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> httpx.Request:
     url = httpx.URL(webhook.url)
     port = url.port or (443 if url.scheme == "https" else 80)
     address = await address_of(url.host, port, allow_private=limits.allow_private)
@@ -94,20 +112,23 @@ async def _post(client: httpx.AsyncClient, webhook: Webhook, message: Message, l
         "webhook-timestamp": str(timestamp),
         "webhook-signature": signature_of(key_of_secret(webhook.secret), message.id, timestamp, message.body),
     }
-    request = client.build_request(
+    return client.build_request(
         "POST",
         url.copy_with(host=address),
         headers=headers,
         content=message.body,
         extensions={"sni_hostname": url.host},  # the certificate must be that of the name
     )
-    response = await client.send(request, stream=True)
+
+
+async def _discard(response: httpx.Response) -> None:
+    """Read the rest of an answer, so that the receiver can finish it, and close the connection."""
+    left = MAX_ANSWER_BYTES
     try:
-        left = MAX_ANSWER_BYTES
-        async for part in response.aiter_raw():
-            left -= len(part)
-            if left <= 0:
-                break
+        with contextlib.suppress(httpx.HTTPError):
+            async for part in response.aiter_raw():
+                left -= len(part)
+                if left <= 0:
+                    break
     finally:
         await response.aclose()
-    return response.status_code

@@ -29,6 +29,8 @@ class Webhook(NamedTuple):
     """Unix time."""
     begins: tuple[int, int]
     """Place of the first event that it gets."""
+    revision: int = 0
+    """Number of changes since its creation."""
 
 
 def encode_webhook(webhook: Webhook) -> bytes:

@@ -3,7 +3,7 @@
 A failed attempt is repeated after a pause that doubles, with a share that is drawn from the id of the message. When a
 message has failed for the time that the settings allow, it goes to the dead deliveries of the webhook, and the next one
 is tried. A receiver that accepts nothing since then gets one attempt for each message, with the same pauses, so its
-dead deliveries do not grow faster than that.
+dead deliveries do not grow faster than that. One that answers 410 gets nothing more until its webhook is changed.
 
 The position is saved after a success, at most once in `SAVE_S` while events follow one another. After a kill, the next
 process sends those once more, with the same ids.
@@ -20,7 +20,7 @@ import msgspec
 
 from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.streams.events import EventPlace, Feed, FeedEvent, event_fields, event_id
-from shoal_service.streams.webhooks.attempt import Message
+from shoal_service.streams.webhooks.attempt import Failure, Message
 from shoal_service.streams.webhooks.definition import Webhook
 from shoal_service.streams.webhooks.documents import WebhookDocuments
 from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState
@@ -36,8 +36,8 @@ WAIT_S = 5.0
 STORE_PAUSE_S = 1.0
 """Pause before a write is repeated that the store could not take."""
 
-Send = Callable[[Webhook, Message], Awaitable[str | None]]
-"""Tries once; gives None after a success, else the reason."""
+Send = Callable[[Webhook, Message], Awaitable[Failure | None]]
+"""Tries once; gives None after a success."""
 
 Named = Callable[[FeedEvent], Awaitable[FeedEvent]]
 
@@ -79,6 +79,8 @@ class Delivery:
     async def run(self) -> None:
         """Send events until the stream ends or its learner does."""
         self._state = await self._stored(self._documents.state, self.webhook)
+        if self._state.ended(self.webhook):
+            await self._end()
         self._move(EventPlace(*self._state.position))
         try:
             while True:
@@ -137,20 +139,24 @@ class Delivery:
         message = self._message(await self._named(event))
         began, attempts = time.monotonic(), 0
         while True:
-            reason = await self._send(self.webhook, message)
+            failure = await self._send(self.webhook, message)
             attempts += 1
             now = time.time()
-            if reason is None:
+            if failure is None:
                 self._accepts_nothing = False
                 delivered = self._state.delivered + 1
                 self._state = self._state._replace(delivered=delivered, failures=0, last_success=now)
                 self._dirty = True
                 return
-            failures = self._state.failures + 1
-            self._state = self._state._replace(failures=failures, last_failure=now, reason=reason)
+            failures, reason = self._state.failures + 1, failure.reason
+            gone = self.webhook.revision if failure.gone else None
+            self._state = self._state._replace(failures=failures, last_failure=now, reason=reason, gone_revision=gone)
             self._log.warning("webhook_failed", message=message.id, attempts=attempts, reason=reason)
             self._dirty = True
             await self._save()
+            if failure.gone:
+                self._log.error("webhook_gone", message=message.id)
+                await self._end()
             pause_s = min(self._pause_s(message.id, failures), self._give_up_s)
             left_s = began + self._give_up_s - time.monotonic()
             if left_s <= 0 or self._accepts_nothing:
@@ -159,6 +165,11 @@ class Delivery:
                 await self._give_up(event, message, attempts, reason)
                 return
             await asyncio.sleep(min(pause_s, left_s))
+
+    async def _end(self) -> None:
+        """Send nothing more, and hold no events back. Only a cancellation ends this: the webhook was changed."""
+        self.position = None
+        await asyncio.Event().wait()
 
     async def _give_up(self, event: FeedEvent, message: Message, attempts: int, reason: str) -> None:
         dead = DeadDelivery(

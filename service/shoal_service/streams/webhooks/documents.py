@@ -41,7 +41,9 @@ class WebhookDocuments:
             changed = webhook
             if before is not None:
                 known = decode_webhook(before)
-                changed = webhook._replace(id=known.id, created_at=known.created_at, begins=known.begins)
+                changed = webhook._replace(
+                    id=known.id, created_at=known.created_at, begins=known.begins, revision=known.revision + 1
+                )
             one = (WEBHOOKS, webhook.name)
             changes = {one: encode_webhook(changed)}
             limit = MAX_WEBHOOKS if before is None else None

@@ -17,7 +17,7 @@ from shoal_service.store import Store
 from shoal_service.streams.events import FeedEvent
 from shoal_service.streams.labels import label_book, labelled
 from shoal_service.streams.stream_tasks import LearntStream, StreamTasks
-from shoal_service.streams.webhooks.attempt import Limits, Message, new_client, send
+from shoal_service.streams.webhooks.attempt import Failure, Limits, Message, new_client, send
 from shoal_service.streams.webhooks.definition import Webhook
 from shoal_service.streams.webhooks.delivery import Delivery
 from shoal_service.streams.webhooks.documents import WebhookDocuments
@@ -59,7 +59,7 @@ class WebhookSender(StreamTasks[Delivery]):
         client = self._client = self._client or new_client()
         book = label_book(self._store, stream.name, stream.incarnation)
 
-        async def send_one(webhook: Webhook, message: Message) -> str | None:
+        async def send_one(webhook: Webhook, message: Message) -> Failure | None:
             return await send(client, webhook, message, self._limits)
 
         async def named(event: FeedEvent) -> FeedEvent:

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal_service.streams.webhooks.definition import Webhook
+
 
 class DeliveryState(NamedTuple):
     """Progress of a webhook."""
@@ -24,6 +26,12 @@ class DeliveryState(NamedTuple):
     """Unix time."""
     reason: str | None = None
     """Why the last attempt that failed did so."""
+    gone_revision: int | None = None
+    """Revision of the webhook whose receiver answered 410. Nothing is sent until the webhook is changed."""
+
+    def ended(self, webhook: Webhook) -> bool:
+        """Whether the receiver wants no message of a webhook any more."""
+        return self.gone_revision == webhook.revision
 
 
 class DeadDelivery(NamedTuple):

@@ -21,6 +21,7 @@ _STATE = {
     "last_success": "2026-11-20T09:31:00Z",
     "last_failure": "2026-11-20T09:30:00Z",
     "reason": "the receiver answered 503",
+    "ended": False,
 }
 _WEBHOOK: dict[str, Any] = {
     "name": "on-call",
@@ -84,6 +85,8 @@ class DeliveryStateOut(WireModel):
     """RFC 3339."""
     reason: str | None
     """Why the last attempt that failed did so."""
+    ended: bool
+    """Whether the receiver answered 410, so that nothing is sent until the webhook is put again."""
 
 
 class WebhookOut(WireModel):
