@@ -88,7 +88,7 @@ async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(folder)
         registry = StreamRegistry(store, Settings(), make_log("error", "json", io.StringIO()))
-        await asyncio.to_thread(registry.start)
+        await asyncio.to_thread(registry.known.start)
         stream, _ = await registry.create("s", {"n_features": x.shape[1], "refinement": None})
         await registry.learnt_rows(await registry.ingest("s", Points(x[:BATCH])), 120)
         cpu, began = time.process_time(), time.perf_counter()
@@ -98,7 +98,7 @@ async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
             receipt = await registry.ingest("s", Points(part, fields))
         await stream.wait_until_visible(receipt, 600)
         spent = time.process_time() - cpu, time.perf_counter() - began
-        await asyncio.to_thread(registry.close, 60)
+        await asyncio.to_thread(registry.known.close, 60)
         store.close()
         return spent
 

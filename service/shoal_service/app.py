@@ -226,7 +226,7 @@ def _service(settings: Settings, store: Store, log: Any, admin_key: str | None, 
         max_waiting_bytes=int(settings.decode_waiting_bytes),
     )
     uploads = Uploads(max(UPLOADS_AT_ONCE * limits.max_body_bytes, LEAST_UPLOADS_BYTES))
-    metrics = Metrics(store, lambda: runtime.streams.loaded, lambda: runtime.learners)
+    metrics = Metrics(store, lambda: runtime.streams.known.loaded, lambda: runtime.learners)
     if runtime.refiner is not None:
         metrics.add_refining(runtime.refiner.counters)
     if runtime.leases is not None:

@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from shoal.errors import SettingError
 from shoal_service.access import AccessControl, Grant, Scope
 from shoal_service.app import create_app, open_store, serve
@@ -141,21 +141,22 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
         assert f"http://127.0.0.1:{port}" in said
         assert str(tmp_path / "data") in said
         url = f"http://127.0.0.1:{port}"
-        assert httpx.get(f"{url}/healthz", timeout=PATIENCE_S).status_code == 200
+        assert httpx.get(f"{url}/healthz", timeout=LONGEST_WAIT_S).status_code == 200
         for n in range(3):
             assert (
-                httpx.post(f"{url}/ingest", json={"points": [[float(n), 1.0]]}, timeout=PATIENCE_S).status_code == 202
+                httpx.post(f"{url}/ingest", json={"points": [[float(n), 1.0]]}, timeout=LONGEST_WAIT_S).status_code
+                == 202
             )
         large = b'{"points": [' + b"[1.0, 2.0]," * 20_000 + b"[1.0, 2.0]]}"
         assert (
             httpx.post(
-                f"{url}/ingest", content=large, headers={"Content-Type": "application/json"}, timeout=PATIENCE_S
+                f"{url}/ingest", content=large, headers={"Content-Type": "application/json"}, timeout=LONGEST_WAIT_S
             ).status_code
             == 202
         )
         cut_off(port)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=LONGEST_WAIT_S)
         assert process.returncode == 0, errors
         lines = [json.loads(line) for line in errors.splitlines()]
         assert [line["event"] for line in lines].count("request_cut_off") == 1
@@ -174,16 +175,18 @@ def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_
         assert process.stdout is not None
         process.stdout.readline()
         assert (
-            httpx.post(f"http://127.0.0.1:{port}/ingest", json={"points": [[0.0, 1.0]]}, timeout=PATIENCE_S).status_code
+            httpx.post(
+                f"http://127.0.0.1:{port}/ingest", json={"points": [[0.0, 1.0]]}, timeout=LONGEST_WAIT_S
+            ).status_code
             == 202
         )
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(HALF_A_REQUEST)
             has_read(port)
             process.send_signal(signal.SIGTERM)
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(LONGEST_WAIT_S)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=LONGEST_WAIT_S)
         assert answer.startswith(b"HTTP/1.1 503 "), answer
         assert b"/problems/not-ready" in answer
         assert process.returncode == 0, errors
@@ -212,7 +215,7 @@ def cut_off(port: int) -> None:
 def has_read(port: int) -> None:
     """The server has read all that other connections sent before: it answers two requests that came later."""
     for _ in range(2):
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_S).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=LONGEST_WAIT_S).status_code == 200
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal_service.connections import RESERVED_FILES, connection_class, most_connections
 
 DEADLINE_S = 1.0
@@ -37,7 +37,7 @@ def serving(most: int, headers_s: float) -> Iterator[Callable[[], socket.socket]
 
         def connect() -> socket.socket:
             client = clients.enter_context(socket.create_connection(address))
-            client.settimeout(PATIENCE_S)
+            client.settimeout(LONGEST_WAIT_S)
             return client
 
         try:
@@ -73,7 +73,7 @@ def test_half_a_second_request_is_closed_after_the_deadline() -> None:
 
 
 def test_headers_that_arrive_in_parts_are_answered() -> None:
-    with serving(100, PATIENCE_S) as connect:
+    with serving(100, LONGEST_WAIT_S) as connect:
         client = connect()
         client.sendall(GET[:20])
         assert answer(connect()).endswith(b"hi"), "by now the first part has been read"

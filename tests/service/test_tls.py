@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from shoal.errors import SettingError
 from shoal_service.app import serve
 from shoal_service.client import Client, UnreachableError
@@ -83,7 +83,7 @@ def served(pair: Pair, tmp_path: Path, process_environment: Callable[..., dict[s
         yield line.split()[3]
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=LONGEST_WAIT_S)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_server_with_a_certificate_speaks_tls_and_nothing_else(
     served: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(pair[0]))
-    assert httpx.get(f"{served}/healthz", verify=trusting, timeout=PATIENCE_S).json()["status"] == "ok"
+    assert httpx.get(f"{served}/healthz", verify=trusting, timeout=LONGEST_WAIT_S).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
         httpx.get(f"{served}/healthz")
     with pytest.raises(httpx.TransportError):

@@ -69,7 +69,7 @@ async def events(
     block has an `id` and no event, so that a client whose connection is lost before the first event misses none.
     """
     service, name = service_of(request), stream_of(request)
-    service.streams.check()
+    service.streams.known.refuse_when_stopping()
     stream = await service.streams.get(name)
     feed = stream.view_source.feed
     view = await stream.view(None, LOAD_S)  # loaded: the feed knows where it begins
@@ -113,7 +113,7 @@ async def _written(
     begins = "" if gap is not None else f"id: {_before(stream, place)}\n"  # with that id, nobody would hear of the gap
     yield f"retry: 1000\n{begins}\n".encode()
     quiet_since = time.monotonic()
-    while not service.streams.stopping:
+    while not service.streams.known.stopping:
         batch = feed.after(place)
         if batch.missed or gap is not None:
             place = batch.events[0].place if batch.events else feed.begins

@@ -51,7 +51,7 @@ async def readyz(request: Request) -> Response:
     service.warmth.check()
     service.runtime.check()
     await asyncio.to_thread(service.store.check)
-    streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.loaded)
+    streams = len(service.runtime.learners if service.settings.role == "learner" else service.streams.known.loaded)
     return json_answer(encode({"status": "ready", "store": service.settings.store, "streams": streams}))
 
 

@@ -58,7 +58,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
     request, unless the setting `refinement` of the stream is null.
     """
     service, name = service_of(request), stream_of(request)
-    service.streams.check()
+    service.streams.known.refuse_when_stopping()
     if idempotency_key is not None:
         check_idempotency_key(idempotency_key)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shoal_service.errors import MalformedBodyError, NotRequeueableError
 from shoal_service.store import DeadLetter, DeadLetterHead, IdempotencyKey, Store
-from shoal_service.streams.registry import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.stream_settings import check_points
 from shoal_service.wire import Points, fields_from_log, from_log
@@ -37,7 +37,7 @@ class StreamLetter(NamedTuple):
 class DeadLetterService:
     """The dead letters of all streams of a service."""
 
-    def __init__(self, store: Store, streams: StreamRegistry) -> None:
+    def __init__(self, store: Store, streams: KnownStreams) -> None:
         self._store = store
         self._streams = streams
 
@@ -59,7 +59,7 @@ class DeadLetterService:
         Raises NotRequeueableError, and as `Stream.ingest`. The dead letter stays, since every replay passes over its
         entry.
         """
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         found = await self.one(name, seq)
         points = await asyncio.to_thread(found.points)
         check_points(found.stream.settings, name, points)

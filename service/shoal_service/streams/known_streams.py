@@ -4,12 +4,14 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoal_service.errors import NotReadyError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
-from shoal_service.store import MayCreate, Store, StreamRecord
+from shoal_service.store import Checkpoint, MayCreate, Store, StreamRecord
 from shoal_service.streams.board import ViewSource
+from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
 from shoal_service.streams.stream import Stream
 from shoal_service.streams.stream_settings import check_room
 from shoal_service.wire import check_stream_name
@@ -29,12 +31,27 @@ class KnownStreams:
     """The streams of one process. `start` and `close` block. The other methods are coroutines, or return at once."""
 
     def __init__(
-        self, store: Store, settings: Settings, log: Any, source_of: Callable[[StreamRecord], ViewSource]
+        self,
+        store: Store,
+        settings: Settings,
+        log: Any,
+        source_of: Callable[[StreamRecord], ViewSource] | None = None,
+        notify_refiner: Callable[[str, str], None] = lambda name, incarnation: None,
     ) -> None:
+        """Streams are learnt in this process, unless `source_of` gives other sources of views.
+
+        `notify_refiner(name, incarnation)` is called when a stream learnt here may have a refinement to be made.
+        """
         self._store = store
         self._settings = settings
         self._log = log
-        self._source_of = source_of
+        pool = LearnerPool()
+
+        def local_source(record: StreamRecord) -> ViewSource:
+            notify = partial(notify_refiner, record.name, record.incarnation)
+            return LocalSource(store, record, settings, log, notify, pool)
+
+        self._source_of = source_of or local_source
         self._streams: dict[str, Stream] = {}
         self._stopping = False
 
@@ -88,7 +105,32 @@ class KnownStreams:
         """The streams known to this process, by name."""
         return [stream for _, stream in sorted(self._streams.items()) if not stream.view_source.gone]
 
-    def known(self, name: str) -> Stream | None:
+    @property
+    def learners(self) -> dict[str, Learner]:
+        """The learners of the streams that are learnt here, by stream. For any thread."""
+        streams = sorted(self.every, key=lambda stream: stream.name)
+        return {s.name: s.view_source.learner for s in streams if isinstance(s.view_source, LocalSource)}
+
+    @property
+    def learners_with_events(self) -> dict[str, Learner]:
+        """Those of `learners` that do not rest, or whose events somebody needs."""
+        return {
+            name: learner
+            for name, learner in self.learners.items()
+            if not learner.resting or learner.feed.needed is not None
+        }
+
+    def state_of(self, name: str, incarnation: str) -> Checkpoint:
+        """The state of a stream that is learnt here, to refine. Blocks: not for an event loop.
+
+        Raises StreamGoneError, NotReadyError.
+        """
+        source = self.incarnation_of(name, incarnation).view_source
+        if not isinstance(source, LocalSource):
+            raise NotReadyError(f"stream {name!r} is not learnt by this process")
+        return source.learner.wait_for_state()
+
+    def find(self, name: str) -> Stream | None:
         """The stream of a name, if this process knows it."""
         stream = self._streams.get(name)
         if stream is None or not stream.view_source.gone:
@@ -99,12 +141,12 @@ class KnownStreams:
     async def get(self, name: str) -> Stream:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
         check_stream_name(name)
-        if (stream := self.known(name)) is not None:
+        if (stream := self.find(name)) is not None:
             return stream
         record = await asyncio.to_thread(self._store.get_stream, name)
         self._forget_gone()
         # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
-        return self.known(name) or self.adopt(record)
+        return self.find(name) or self.adopt(record)
 
     async def create(
         self, name: str, settings: "StreamSettings", may_create: MayCreate | None = None
@@ -147,7 +189,7 @@ class KnownStreams:
 
     def incarnation_of(self, name: str, incarnation: str) -> Stream:
         """One incarnation of a stream. Raises StreamGoneError when it no longer exists."""
-        stream = self.known(name)
+        stream = self.find(name)
         if stream is None or stream.record.incarnation != incarnation:
             raise StreamGoneError(f"stream {name!r} was deleted; create it again or name another")
         return stream

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.errors import ShapeError
-from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StreamGoneError, UnknownStreamError
+from shoal_service.errors import OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, Store, StreamRecord, Tail, known_step
 from shoal_service.streams.board import ViewSource
@@ -15,7 +14,7 @@ from shoal_service.streams.events import EventPlace
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Label, Labels
-from shoal_service.streams.learner import Learner, LearnerPool, LocalSource
+from shoal_service.streams.learner import LocalSource
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.record_index import Order, Page, Position
 from shoal_service.streams.records import Record
@@ -56,7 +55,7 @@ class StreamInfo(NamedTuple):
 
 
 class StreamRegistry:
-    """All streams of one store. `start` and `close` begin and end its work and block; the rest are coroutines."""
+    """All streams of one store, by name. Its methods are coroutines."""
 
     def __init__(
         self,
@@ -66,91 +65,23 @@ class StreamRegistry:
         source_of: Callable[[StreamRecord], ViewSource] | None = None,
         notify_refiner: Callable[[str, str], None] = lambda name, incarnation: None,
     ) -> None:
-        """Streams are learnt in this process, unless `source_of` gives other sources of views.
-
-        `notify_refiner(name, incarnation)` is called when a stream learnt here may have a refinement to be made.
-        """
+        """As `KnownStreams`."""
         self._store = store
         self._settings = settings
         self._log = log
-        pool = LearnerPool()
-
-        def local_source(record: StreamRecord) -> ViewSource:
-            notify = partial(notify_refiner, record.name, record.incarnation)
-            return LocalSource(store, record, settings, log, notify, pool)
-
-        self._known = KnownStreams(store, settings, log, source_of or local_source)
-
-    def start(self, is_needed: Callable[[StreamRecord], bool] = lambda record: False) -> None:
-        """As `KnownStreams.start`."""
-        self._known.start(is_needed)
-
-    def stop_accepting(self) -> None:
-        """As `KnownStreams.stop_accepting`."""
-        self._known.stop_accepting()
-
-    def close(self, timeout_s: float) -> bool:
-        """As `KnownStreams.close`."""
-        return self._known.close(timeout_s)
-
-    def check(self) -> None:
-        """Raise NotReadyError when the service is stopping. The failure of one stream does not concern the others."""
-        self._known.refuse_when_stopping()
-
-    @property
-    def loaded(self) -> list[Stream]:
-        """The streams known to this process, by name."""
-        return self._known.loaded
-
-    @property
-    def learners(self) -> dict[str, Learner]:
-        """The learners of the streams that are learnt here, by stream."""
-        return {s.name: s.view_source.learner for s in self.loaded if isinstance(s.view_source, LocalSource)}
-
-    @property
-    def every_learner(self) -> dict[str, Learner]:
-        """As `learners`, for any thread."""
-        return {s.name: s.view_source.learner for s in self._known.every if isinstance(s.view_source, LocalSource)}
-
-    @property
-    def learners_with_events(self) -> dict[str, Learner]:
-        """Those of `every_learner` that do not rest, or whose events somebody needs."""
-        return {
-            name: learner
-            for name, learner in self.every_learner.items()
-            if not learner.resting or learner.feed.needed is not None
-        }
-
-    @property
-    def drained(self) -> bool:
-        """Whether, after `close`, nothing is left to apply in the logs of streams learnt here."""
-        return self._known.drained
-
-    @property
-    def stopping(self) -> bool:
-        """Whether new work is refused."""
-        return self._known.stopping
-
-    def state_of(self, name: str, incarnation: str) -> Checkpoint:
-        """The state of a stream that is learnt here, to refine. Blocks: not for an event loop.
-
-        Raises StreamGoneError, NotReadyError.
-        """
-        source = self._known.incarnation_of(name, incarnation).view_source
-        if not isinstance(source, LocalSource):
-            raise NotReadyError(f"stream {name!r} is not learnt by this process")
-        return source.learner.wait_for_state()
+        self.known = KnownStreams(store, settings, log, source_of, notify_refiner)
+        """The streams of this process, with their start and end."""
 
     async def get(self, name: str) -> Stream:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
-        return await self._known.get(name)
+        return await self.known.get(name)
 
     async def create(
         self, name: str, values: Mapping[str, Any], may_create: MayCreate | None = None
     ) -> tuple[Stream, bool]:
         """As `KnownStreams.create`, with the settings in a JSON object."""
         check_stream_name(name)
-        return await self._known.create(name, new_settings(values, self._settings), may_create)
+        return await self.known.create(name, new_settings(values, self._settings), may_create)
 
     async def create_or_change(
         self,
@@ -163,14 +94,14 @@ class StreamRegistry:
 
         `check` as in `Stream.change`, `may_create` as in `Store.create_stream`.
         """
-        self._known.refuse_when_stopping()
+        self.known.refuse_when_stopping()
         try:
             await self.get(name)
         except UnknownStreamError:
             stream, created = await self.create(name, values, may_create)
             if created:
                 return stream, True
-        return await self._known.with_stream(name, lambda stream: _changed(stream, values, check)), False
+        return await self.known.with_stream(name, lambda stream: _changed(stream, values, check)), False
 
     async def delete(self, name: str, incarnation: str | None = None) -> None:
         """Delete a stream and all that it holds. Requests that wait for it get StreamGoneError.
@@ -179,19 +110,19 @@ class StreamRegistry:
         """
         stream = await self.get(name)
         await asyncio.to_thread(self._store.delete_stream, name, incarnation)
-        self._known.forget(stream)
+        self.known.forget(stream)
         self._log.info("stream_deleted", stream=name, incarnation=stream.record.incarnation)
 
     async def describe(self, name: str) -> StreamInfo:
         """A stream at this moment. A stream that was not used since the start begins to be loaded."""
-        return await self._known.with_stream(name, _described)
+        return await self.known.with_stream(name, _described)
 
     async def list_all(self) -> list[StreamInfo]:
         """All streams, by name. Does not load those that are learnt here and are not in memory."""
         found = []
         for record in await asyncio.to_thread(self._store.list_streams):
             try:
-                found.append(await self._known.with_stream(record.name, _listed))
+                found.append(await self.known.with_stream(record.name, _listed))
             except (UnknownStreamError, StreamGoneError):
                 continue  # deleted meanwhile
         return found
@@ -201,7 +132,7 @@ class StreamRegistry:
 
         Waits a moment while the learner is far behind.
         """
-        self._known.refuse_when_stopping()
+        self.known.refuse_when_stopping()
         stream = await self._find(name, or_none=create)
         if stream is not None:
             await stream.keep_pace()
@@ -225,11 +156,11 @@ class StreamRegistry:
 
     async def learnt_rows(self, receipt: Receipt, timeout_s: float) -> LearntRows | None:
         """As `Stream.learnt_rows`. Raises StreamGoneError when the stream was deleted meanwhile."""
-        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).learnt_rows(receipt, timeout_s)
+        return await self.known.incarnation_of(receipt.stream, receipt.incarnation).learnt_rows(receipt, timeout_s)
 
     async def wait_until_visible(self, receipt: Receipt, timeout_s: float) -> bool:
         """As `Stream.wait_until_visible`. Raises StreamGoneError when the stream was deleted meanwhile."""
-        return await self._known.incarnation_of(receipt.stream, receipt.incarnation).wait_until_visible(
+        return await self.known.incarnation_of(receipt.stream, receipt.incarnation).wait_until_visible(
             receipt, timeout_s
         )
 
@@ -250,12 +181,12 @@ class StreamRegistry:
         The first batch creates the stream `default`, and with `create` any other, with its number of features, where
         `may_create` allows it, as in `Store.create_stream`.
         """
-        self._known.refuse_when_stopping()
+        self.known.refuse_when_stopping()
         if incarnation is not None:
             await self.get(name)
-            return await self._known.incarnation_of(name, incarnation).ingest(points, idempotency, source)
+            return await self.known.incarnation_of(name, incarnation).ingest(points, idempotency, source)
         try:
-            return await self._known.with_stream(name, lambda stream: stream.ingest(points, idempotency, source))
+            return await self.known.with_stream(name, lambda stream: stream.ingest(points, idempotency, source))
         except UnknownStreamError:
             if name != DEFAULT_STREAM and not create:
                 raise
@@ -268,13 +199,13 @@ class StreamRegistry:
             )
         check_stream_name(name)
         settings = new_settings({"n_features": points.n_features}, self._settings)
-        stream, _ = await self._known.create(name, with_names(settings, points) or settings, may_create)
+        stream, _ = await self.known.create(name, with_names(settings, points) or settings, may_create)
         return await stream.ingest(points, idempotency, source)
 
     async def view(self, name: str, *, min_offset: int | None = None, timeout_s: float) -> PublishedView:
         """The view of a stream, as `Stream.view`."""
         try:
-            return await self._known.with_stream(name, lambda stream: stream.view(min_offset, timeout_s))
+            return await self.known.with_stream(name, lambda stream: stream.view(min_offset, timeout_s))
         except UnknownStreamError:
             if name != DEFAULT_STREAM:
                 raise
@@ -287,7 +218,7 @@ class StreamRegistry:
     ) -> list[Record | None]:
         """The record of each key, as `Stream.records`. The stream `default` has none before its first batch."""
         try:
-            return await self._known.with_stream(name, lambda stream: stream.records(keys, min_offset, timeout_s))
+            return await self.known.with_stream(name, lambda stream: stream.records(keys, min_offset, timeout_s))
         except UnknownStreamError:
             if name != DEFAULT_STREAM:
                 raise
@@ -309,7 +240,7 @@ class StreamRegistry:
         async def use(stream: Stream) -> Page:
             return await stream.members(component, order, limit, after, min_offset=min_offset, timeout_s=timeout_s)
 
-        return await self._known.with_stream(name, use)
+        return await self.known.with_stream(name, use)
 
     async def changed_since(
         self,
@@ -326,13 +257,13 @@ class StreamRegistry:
         async def use(stream: Stream) -> tuple[list[Record], Position | None]:
             return await stream.changed_since(event, limit, after, min_offset=min_offset, timeout_s=timeout_s)
 
-        return await self._known.with_stream(name, use)
+        return await self.known.with_stream(name, use)
 
     async def forget(self, name: str, key: str, timeout_s: float) -> Receipt | None:
         """Append an entry that forgets a record, as `Stream.forget`."""
-        self._known.refuse_when_stopping()
+        self.known.refuse_when_stopping()
         try:
-            return await self._known.with_stream(name, lambda stream: stream.forget(key, timeout_s))
+            return await self.known.with_stream(name, lambda stream: stream.forget(key, timeout_s))
         except UnknownStreamError:
             if name != DEFAULT_STREAM:
                 raise
@@ -350,8 +281,8 @@ class StreamRegistry:
 
     async def set_label(self, name: str, view: PublishedView, component: int, changes: Mapping[str, Any]) -> None:
         """Change the label of a component, as `Stream.set_label`."""
-        self._known.refuse_when_stopping()
-        await self._known.with_stream(name, lambda stream: stream.set_label(view, component, changes))
+        self.known.refuse_when_stopping()
+        await self.known.with_stream(name, lambda stream: stream.set_label(view, component, changes))
 
     async def snapshot(
         self, name: str, *, min_offset: int | None, timeout_s: float, window: bool = False
@@ -365,7 +296,7 @@ class StreamRegistry:
             await stream.view(min_offset, timeout_s)
             return stream, await self._state(stream, timeout_s, window)
 
-        return await self._known.with_stream(name, use)
+        return await self.known.with_stream(name, use)
 
     async def _state(self, stream: Stream, timeout_s: float, window: bool) -> Checkpoint:
         for _ in range(WINDOW_ATTEMPTS if window else 0):
@@ -388,14 +319,14 @@ class StreamRegistry:
 
         Raises SnapshotError, LimitError, and StreamConflictError when the shape differs.
         """
-        self._known.refuse_when_stopping()
+        self.known.refuse_when_stopping()
         check_stream_name(name)
         settings = within_limits(await asyncio.to_thread(_settings_of, blob), self._settings)
         try:
             await self.get(name)
         except UnknownStreamError:
-            await self._known.create(name, settings, may_create)
-        return await self._known.with_stream(name, lambda stream: stream.restore(blob, settings, idempotency))
+            await self.known.create(name, settings, may_create)
+        return await self.known.with_stream(name, lambda stream: stream.restore(blob, settings, idempotency))
 
 
 async def _changed(stream: Stream, values: Mapping[str, Any], check: Check) -> Stream:

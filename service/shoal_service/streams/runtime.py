@@ -54,20 +54,21 @@ class Runtime:
         self.refiner: RefinementWorker | None = None
         self.pieces: PieceSharing | None = None
         self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
-        self.refinements = RefinementService(store, self.streams, self._notify)
-        self.dead_letters = DeadLetterService(store, self.streams)
+        self.known = self.streams.known
+        self.refinements = RefinementService(store, self.known, self._notify)
+        self.dead_letters = DeadLetterService(store, self.known)
         learns = settings.role in ("all", "learner")
         self.source_runner: SourceRunner | None = None
         if learns and settings.source_processes and child_socket is not None:
             self.source_runner = SourceRunner(store, settings, log, self._all_learnt, child_socket)
-        self.sources = SourceService(store, settings, self.streams, partial(self._announce, SOURCES_CHANGED))
+        self.sources = SourceService(store, settings, self.known, partial(self._announce, SOURCES_CHANGED))
         self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
-        self.webhooks = WebhookService(store, settings, self.streams, partial(self._announce, WEBHOOKS_CHANGED))
+        self.webhooks = WebhookService(store, settings, self.known, partial(self._announce, WEBHOOKS_CHANGED))
         self.recent_points = RecentPointsService(store, self.streams)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
         refiner = self.refiner = RefinementWorker(
-            self._store, settings, self._log, lambda *stream: streams.state_of(*stream), alone=True
+            self._store, settings, self._log, lambda *stream: streams.known.state_of(*stream), alone=True
         )
         streams = StreamRegistry(self._store, settings, self._log, notify_refiner=refiner.notify)
         return streams
@@ -105,11 +106,11 @@ class Runtime:
 
     def _learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, for their webhooks. Without those that rest and have none."""
-        return _streams_of(self.leases.learners if self.leases is not None else self.streams.learners_with_events)
+        return _streams_of(self.leases.learners if self.leases is not None else self.known.learners_with_events)
 
     def _all_learnt(self) -> dict[str, LearntStream]:
         """The streams that this process learns, with those that rest: their sources go on."""
-        return _streams_of(self.leases.learners if self.leases is not None else self.streams.every_learner)
+        return _streams_of(self.leases.learners if self.leases is not None else self.known.learners)
 
     def _has_webhooks(self, record: StreamRecord) -> bool:
         return bool(WebhookDocuments(self._store, record.name, record.incarnation).all())
@@ -136,7 +137,7 @@ class Runtime:
     @property
     def learners(self) -> dict[str, Learner]:
         """The learners of this process, by stream."""
-        return self.leases.learners if self.leases is not None else self.streams.learners
+        return self.leases.learners if self.leases is not None else self.known.learners
 
     def start(self, *, answers: bool) -> None:
         """Start the parts. `answers`: this process answers requests. A shared store need not be available yet."""
@@ -162,7 +163,7 @@ class Runtime:
         if self.replicas is not None:
             self.replicas.start()
         try:
-            self.streams.start(self._has_webhooks)
+            self.known.start(self._has_webhooks)
         except StoreUnavailableError as error:
             if self.replicas is None:
                 raise
@@ -170,13 +171,13 @@ class Runtime:
 
     def stop_accepting(self) -> None:
         """Refuse new work from now on. Safe in a signal handler."""
-        self.streams.stop_accepting()
+        self.known.stop_accepting()
         if self.leases is not None:
             self.leases.stop_accepting()
 
     def check(self) -> None:
         """Raise NotReadyError when the process is stopping, or cannot do what its role needs."""
-        self.streams.check()
+        self.known.refuse_when_stopping()
         if self.leases is not None:
             self.leases.check()
 
@@ -191,8 +192,8 @@ class Runtime:
             self.source_runner.close(min(SOURCES_CLOSE_S, timeout_s / 2))
         if self.webhook_sender is not None:
             self.webhook_sender.close(SENDER_CLOSE_S)
-        ended = self.streams.close(until - time.monotonic())
-        drained = self.streams.drained
+        ended = self.known.close(until - time.monotonic())
+        drained = self.known.drained
         if self.leases is not None:
             ended = self.leases.close(until - time.monotonic()) and ended
             drained = self.leases.drained

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shoal_service.errors import UnknownSourceError
 from shoal_service.settings import Settings
 from shoal_service.store import SOURCES, SourcePosition, Store, decode_position
-from shoal_service.streams.registry import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.sources import (
     SourceDefinition,
     SourceDocuments,
@@ -33,7 +33,7 @@ class SourceService:
     """The sources of all streams of a service."""
 
     def __init__(
-        self, store: Store, settings: Settings, streams: StreamRegistry, notify: Callable[[str, str], None]
+        self, store: Store, settings: Settings, streams: KnownStreams, notify: Callable[[str, str], None]
     ) -> None:
         """`notify(name, incarnation)` is called after each change of the configured sources of a stream."""
         self._store = store
@@ -77,7 +77,7 @@ class SourceService:
 
         Raises ParameterError, LimitError, UnknownStreamError.
         """
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         check_definition(name, kind, settings, self._rules)
         stream = await self._streams.get(stream_name)
         asked = SourceDefinition(str(uuid.uuid4()), 1, name, kind, enabled, dict(settings), time.time())
@@ -87,7 +87,7 @@ class SourceService:
 
     async def enable(self, stream_name: str, name: str, enabled: bool) -> SourceStatus:
         """Let a source run, or not. Raises UnknownStreamError, UnknownSourceError."""
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
         await asyncio.to_thread(self._of(stream).enable, name, enabled)
         self._notify(stream.name, stream.record.incarnation)
@@ -97,7 +97,7 @@ class SourceService:
         """Delete a configured source, if there is one, and its positions unless they are kept. Raises
         UnknownSourceError if there is neither.
         """
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
         try:
             await asyncio.to_thread(lambda: self._of(stream).delete(name, keep_positions=keep_positions))
@@ -112,7 +112,7 @@ class SourceService:
         """Forget the positions of a source, or of one of its partitions. A configured source begins again. Raises
         UnknownSourceError.
         """
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         stream = await self._streams.get(name)
         if await asyncio.to_thread(self._of(stream).forget, source, partition):
             self._notify(stream.name, stream.record.incarnation)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shoal_service.settings import Settings
 from shoal_service.store import Store
 from shoal_service.streams.events import EventPlace
-from shoal_service.streams.registry import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.stream import Stream
 from shoal_service.streams.webhooks import (
     DeadDelivery,
@@ -38,7 +38,7 @@ class WebhookService:
     """The webhooks of all streams of a service."""
 
     def __init__(
-        self, store: Store, settings: Settings, streams: StreamRegistry, notify: Callable[[str, str], None]
+        self, store: Store, settings: Settings, streams: KnownStreams, notify: Callable[[str, str], None]
     ) -> None:
         """`notify(name, incarnation)` is called after each change of the webhooks of a stream."""
         self._store = store
@@ -53,7 +53,7 @@ class WebhookService:
 
         True when it was created. Raises ParameterError, LimitError, UnknownStreamError, and as `Stream.view`.
         """
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         check_url(url, allow_private=self._settings.webhook_allow_private)
         key_of_secret(secret)
         stream = await self._streams.get(stream_name)
@@ -85,7 +85,7 @@ class WebhookService:
 
     async def delete(self, stream_name: str, name: str) -> None:
         """Delete a webhook with its dead deliveries. Raises UnknownStreamError, UnknownWebhookError."""
-        self._streams.check()
+        self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
         await asyncio.to_thread(self._of(stream).delete, name)
         self._notify(stream.name, stream.record.incarnation)

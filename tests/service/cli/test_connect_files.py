@@ -255,7 +255,7 @@ def test_parquet_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> N
     (tmp_path / ".part.parquet").write_bytes(b"not whole")
     positions: dict[str, str] = {}
     found: list[list[float]] = []
-    for count in (5, 3, 100, 4):  # begun anew, with batches of another size
+    for count in (5, 3, 100, 4):  # begun again, with batches of another size
         reader = ParquetFolderReader(tmp_path, bad_rows(), LOG, count=count, once=True)
         found += all_points(reader, positions, most=2)
     found += all_points(ParquetFolderReader(tmp_path, bad_rows(), LOG, once=True), positions)

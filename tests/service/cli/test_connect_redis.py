@@ -153,7 +153,7 @@ def test_bad_entries_are_skipped_and_counted(rig: Rig, source: redis.Redis) -> N
     assert rig.shoal.sources()[0].position == last
 
 
-def test_a_stream_that_was_made_anew_is_an_error(rig: Rig, source: redis.Redis) -> None:
+def test_a_stream_that_was_made_again_is_an_error(rig: Rig, source: redis.Redis) -> None:
     source.xadd("k", {"v": "[1,2]"}, id="9-1")
     rig.run_until(rig.connector(), 1)
     source.delete("k")
@@ -162,7 +162,7 @@ def test_a_stream_that_was_made_anew_is_an_error(rig: Rig, source: redis.Redis) 
         rig.connector().run()
 
 
-def test_a_stream_that_is_made_anew_under_a_connector_is_an_error(
+def test_a_stream_that_is_made_again_under_a_connector_is_an_error(
     rig: Rig, source: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It read nothing more, without a word."""

@@ -16,7 +16,7 @@ import pytest
 from fake_shoal import Deliver, FakeShoal
 
 from harness.short_form import longer
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
@@ -114,7 +114,7 @@ def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal
         process.stdin.flush()
         drawn = b""
         while b"2,000 points" not in drawn:  # the bar counts what is acknowledged
-            assert select.select([ours], [], [], PATIENCE_S)[0], drawn
+            assert select.select([ours], [], [], LONGEST_WAIT_S)[0], drawn
             drawn += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
         said = _until_the_end(ours)

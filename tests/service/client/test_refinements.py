@@ -1,4 +1,4 @@
-"""The client's refinements and events, against the real service; the parser and the patience of a reader by hand."""
+"""The client's refinements and events, against the real service; the parser and the waits of a reader by hand."""
 
 import io
 from collections.abc import Callable, Iterator

@@ -49,7 +49,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm() -> None:
-    """Compile once, outside of any test's patience."""
+    """Compile once, outside of any test's time limit."""
     from shoal.sequential import warm_kernels
 
     warm_kernels()

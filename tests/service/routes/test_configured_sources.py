@@ -22,7 +22,7 @@ import redis
 from harness.in_turn import in_turn
 from harness.redis_server import RedisServer, running_redis
 from harness.short_form import longer
-from harness.waiting import PATIENCE_S, eventually_async
+from harness.waiting import LONGEST_WAIT_S, eventually_async
 from shoal_service.access import Grant, Scope
 from shoal_service.store import SqliteStore
 from shoal_service.streams import sources, stream_tasks
@@ -80,7 +80,7 @@ async def put(running: Any, body: Any, status: int = 201, path: str = PATH) -> d
 
 async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool], path: str = PATH) -> dict[str, Any]:
     """The state of a source once it is as wanted."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     while not holds(state := (await running.json(path))["state"]):
         assert time.monotonic() < until, state
         await anyio.sleep(0.05)
@@ -184,7 +184,7 @@ async def test_metrics_tell_how_each_source_is(
         numbers = [of(f"{name}_total") for name in ("records", "bad_records", "points", "restarts")]
         assert numbers == [4, 1, 3, 0]
         assert (of("lag_records"), of("lag_seconds")) == (0, 0)
-        assert abs(of("last_stored_timestamp_seconds") - time.time()) < PATIENCE_S
+        assert abs(of("last_stored_timestamp_seconds") - time.time()) < LONGEST_WAIT_S
         states = {
             source: [of("state", source, f',state="{state}"') for state in ("starting", "running", "failed")]
             for source in ("readings", "rows")
@@ -217,7 +217,7 @@ async def test_a_pause_adds_nothing_to_what_prometheus_counts(
             return value == points
 
         async def scraped_until(points: float) -> None:
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(LONGEST_WAIT_S):
                 while not await shows(points):
                     await anyio.sleep(0.05)
 
@@ -256,8 +256,8 @@ async def test_the_last_numbers_of_a_source_are_kept_when_its_process_ends(
     start: Any, origin: RedisServer, source: redis.Redis, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setattr(supervisor, "SAVE_S", 3600.0)
-    monkeypatch.setattr(supervisor, "TERM_S", PATIENCE_S)
-    settings = {"shutdown_s": PATIENCE_S, **OPEN}  # on a slow machine, too, the process ends before the service
+    monkeypatch.setattr(supervisor, "TERM_S", LONGEST_WAIT_S)
+    settings = {"shutdown_s": LONGEST_WAIT_S, **OPEN}  # on a slow machine, too, the process ends before the service
     async with start(**settings) as running:
         runner = running.service.runtime.source_runner
         await stream(running)

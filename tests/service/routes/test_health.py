@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.waiting import PATIENCE_S, eventually_async
+from harness.waiting import LONGEST_WAIT_S, eventually_async
 from shoal_service.errors import LogGapError, NotReadyError, StoreUnavailableError
 from shoal_service.middleware import RequestMiddleware
-from shoal_service.streams import registry
+from shoal_service.streams import known_streams
 from shoal_service.streams.learner import LearnerPool
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
 
 
 async def ready(running: Any) -> Any:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     while (reply := await running.http.get("/readyz")).status_code != 200:
         assert reply.json()["type"] == "/problems/not-ready"
         assert time.monotonic() < until, "never ready"
@@ -80,7 +80,7 @@ async def test_it_is_not_ready_while_kernels_are_compiled(running: Any, monkeypa
 
 async def test_it_takes_nothing_more_once_it_stops(running: Any) -> None:
     await running.learn([[0.0, 0.0]])
-    running.service.streams.stop_accepting()
+    running.service.streams.known.stop_accepting()
     for reply in (
         await running.http.get("/readyz"),
         await running.ingest([[0.0, 0.0]]),
@@ -258,7 +258,7 @@ async def test_stopping_drains_and_says_so(start: Any, clusters: np.ndarray, mon
             super().__init__()
             pools.append(self)
 
-    monkeypatch.setattr(registry, "LearnerPool", Pool)
+    monkeypatch.setattr(known_streams, "LearnerPool", Pool)
     async with start() as running:
         await running.ingest(clusters)
         (pool,) = pools

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from shoal_service.access import Grant, Scope
 from shoal_service.wire.models import KeysOut, NewKeyOut
 
@@ -125,7 +125,7 @@ async def test_of_two_first_keys_at_once_one_is_made(start: Any, monkeypatch: py
         put, both = running.store.put_access_key, threading.Barrier(2)
 
         def put_once_both_are_let_in(key: Any, **more: Any) -> None:
-            both.wait(PATIENCE_S)
+            both.wait(LONGEST_WAIT_S)
             put(key, **more)
 
         monkeypatch.setattr(running.store, "put_access_key", put_once_both_are_let_in)

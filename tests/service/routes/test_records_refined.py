@@ -1,4 +1,4 @@
-"""Records through a refinement: rows of the window are assigned anew, and the changes are listed."""
+"""Records through a refinement: rows of the window are assigned again, and the changes are listed."""
 
 import asyncio
 import time
@@ -69,12 +69,12 @@ async def everything(running: Any, **params: Any) -> dict[str, dict[str, Any]]:
 
 
 def newest_event(running: Any) -> str:
-    stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+    stream = next(stream for stream in running.service.streams.known.loaded if stream.name == "s")
     place = stream.view_source.feed.all()[-1].place
     return f"{stream.record.incarnation}.{place.seq}.{place.nth}"
 
 
-async def test_a_refinement_assigns_the_window_anew_and_the_changes_are_listed(running: Any) -> None:
+async def test_a_refinement_assigns_the_window_again_and_the_changes_are_listed(running: Any) -> None:
     rng = np.random.default_rng(2)
     centres = np.array([[4.0 * i, 4.0 * j] for i in range(3) for j in range(3)])  # nine that overlap
     x = centres[rng.integers(9, size=2400)] + rng.normal(size=(2400, 2))
@@ -144,7 +144,7 @@ async def test_a_table_that_copies_answers_and_changes_follows_the_stream(runnin
         last = {"changed_since": newest}
         reply = await running.http.post("/streams/s/records/lookup", json={"keys": list(table)})
         assert {record["key"]: record["component"] for record in reply.json()["records"]} == table, step
-    stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+    stream = next(stream for stream in running.service.streams.known.loaded if stream.name == "s")
     kinds = {event.kind for event in stream.view_source.feed.all()}
     assert {"born", "merged", "pruned", "returned", "split", "adopted"} <= kinds, kinds
 

@@ -33,7 +33,7 @@ async def component_of(running: Any, key: str) -> tuple[int | None, str]:
 
 
 def feed_of(running: Any) -> list[Any]:
-    stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+    stream = next(stream for stream in running.service.streams.known.loaded if stream.name == "s")
     return list(stream.view_source.feed.all())
 
 
@@ -61,7 +61,7 @@ async def test_a_returned_cluster_tells_of_itself_and_its_records_follow(start: 
         moved = (await running.json("/streams/s/records", changed_since=since, limit=1000))["records"]
         assert {record["component"] for record in moved} == {old}
         assert {"a599", "c29"} <= {record["key"] for record in moved}
-        stream = next(stream for stream in running.service.streams.loaded if stream.name == "s")
+        stream = next(stream for stream in running.service.streams.known.loaded if stream.name == "s")
         data = events._event(stream, event, {}).decode().splitlines()[2].removeprefix("data: ")
         assert EventOut(**json.loads(data)).component == old
         assert json.loads(data)["was"] == newborn

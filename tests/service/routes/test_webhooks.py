@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.receiver import Receiver
-from harness.waiting import PATIENCE_S, eventually_async
+from harness.waiting import LONGEST_WAIT_S, eventually_async
 from shoal_service.streams.webhooks import EVENT_KINDS
 from shoal_service.wire.models import EventOut, WebhookIn
 
@@ -61,7 +61,7 @@ async def test_a_service_without_webhooks_reads_no_certificates(start: Any, monk
 
 async def state_once(running: Any, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The state of the webhook `w` once it is as wanted: it is shown a moment after what it speaks of."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     while not holds(state := (await running.json("/streams/s/webhooks/w"))["state"]):
         assert time.monotonic() < until, state
         await anyio.sleep(0.02)
@@ -146,7 +146,7 @@ async def test_the_labels_of_components_are_in_the_body(start: Any, receiver: Re
         (one, *_) = (await running.json("/streams/s/components"))["components"]
         reply = await running.http.patch(f"/streams/s/components/{one['id']}", json={"label": "idle", "note": "n"})
         assert reply.status_code == 200, reply.text
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LONGEST_WAIT_S
         while True:  # what sends the messages sees a new label within a second
             n = len(receiver.accepted)
             await restore(running, 1)

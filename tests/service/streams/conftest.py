@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm() -> None:
-    """Compile once, outside of any test's patience."""
+    """Compile once, outside of any test's time limit."""
     from shoal.sequential import warm_kernels
 
     warm_kernels()
@@ -47,12 +47,12 @@ class RunningStreams:
     def begin(self, **settings: Any) -> StreamRegistry:
         values = {"publish_interval_s": 0.0, **settings}
         self.registry = StreamRegistry(self.store, Settings(**values), make_log("debug", "json", self.written))
-        self.registry.start()
+        self.registry.known.start()
         return self.registry
 
     def drop(self) -> None:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
-        for stream in self.registry.loaded:
+        for stream in self.registry.known.loaded:
             stream.view_source.abandon()
             assert stream.view_source.join(120)
         if self.kind == "sqlite":
@@ -60,7 +60,7 @@ class RunningStreams:
             self.store = self._open()
 
     def close(self) -> None:
-        assert self.registry.close(120)
+        assert self.registry.known.close(120)
         if self.kind == "sqlite":
             self.store.close()
             self.store = self._open()
@@ -80,7 +80,7 @@ def running(
     monkeypatch.setattr(checkpoints, "REPLAY_INTERVAL_S", 3600.0)
     made = RunningStreams(request.param, tmp_path)
     yield made
-    made.registry.close(120)
+    made.registry.known.close(120)
     made.store.close()
 
 

@@ -154,7 +154,7 @@ async def test_a_backlog_leaves_what_one_batch_after_another_leaves(
     monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
     settings = COMMON | {"refinement": None, "max_records": 2_000} | settings
     payloads = [(entry.payload, entry.n_points) for entry in log_of(points(5_000, 3), 4, timed=False) if entry.n_points]
-    running.begin().close(60)
+    running.begin().known.close(60)
     left = []
     for name in ("alone", "together"):
         other = type(running)(running.kind, running.folder / name)
@@ -217,9 +217,9 @@ async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
     state = await final(registry)
     letters = running.store.dead_letters("default", incarnation)
     assert [letter.seq for letter in letters] == bad
-    assert registry.loaded[0].view_source.learner.counters.points_applied == 6_000 - 24 * len(bad)
+    assert registry.known.loaded[0].view_source.learner.counters.points_applied == 6_000 - 24 * len(bad)
     learnt = [entry for entry in entries if entry.seq not in bad]
-    canonical = registry.loaded[0].settings.to_dict()
+    canonical = registry.known.loaded[0].settings.to_dict()
     assert from_bytes(state)[0].points_seen == sum(len(from_log(entry.payload)) for entry in learnt)
     assert state == replayed(canonical, learnt, {}.__getitem__)
     assert any(line["event"] == "entries_failed" for line in running.log())

@@ -35,7 +35,7 @@ async def test_jumps_of_the_clock_change_no_bit_of_a_state(
     for points in batches:
         await registry.ingest("default", points)
     expected = await final(registry)
-    running.registry.close(120)
+    running.registry.known.close(120)
     running.store.close()
     running.store = SqliteStore(None, clock=clock)
     monkeypatch.setattr(time, "time", clock)

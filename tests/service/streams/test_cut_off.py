@@ -107,7 +107,7 @@ async def test_a_look_that_began_before_a_stream_was_made_again_finds_the_new_on
 ) -> None:
     registry = running.begin()
     await registry.create("s", {"n_features": 2})
-    registry._known.forget(registry.loaded[0])  # as after a start elsewhere: known to the store alone
+    registry.known.forget(registry.known.loaded[0])  # as after a start elsewhere: known to the store alone
     get_stream, asked, go = type(running.store).get_stream, threading.Event(), threading.Event()
 
     def slow(self: Any, name: str) -> Any:
@@ -146,7 +146,7 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(runn
         old.view_source.board._view = None  # a reader of the last view of all is served from memory
     await ask()
     if verb != "view":
-        assert registry.loaded[0].record.incarnation == "another"
+        assert registry.known.loaded[0].record.incarnation == "another"
 
 
 async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(running: Any) -> None:
@@ -155,4 +155,4 @@ async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(running: Any) -
     running.store.delete_stream("s")
     with pytest.raises(StreamGoneError):
         await registry.describe("s")
-    assert registry.loaded == []
+    assert registry.known.loaded == []

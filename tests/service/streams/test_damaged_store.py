@@ -38,7 +38,7 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
         await running.registry.ingest("default", points)
     await final(running.registry)
     damaged = tmp_path / file
-    for stream in running.registry.loaded:
+    for stream in running.registry.known.loaded:
         stream.view_source.abandon()
         assert stream.view_source.join(120)
     if file.endswith("wal"):

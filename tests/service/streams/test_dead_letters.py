@@ -53,8 +53,8 @@ async def test_it_is_kept_aside_and_whoever_waits_is_told(running: Any, harm: se
     np.testing.assert_array_equal(from_log(letter.payload), batch(66.0).x)
     view = await registry.view("default", timeout_s=120)
     assert (view.log_offset, view.points_seen) == (120, 90)
-    assert registry.loaded[0].view_source.learner.counters.dead_letters == 1
-    assert registry.loaded[0].view_source.learner.counters.points_applied == 90
+    assert registry.known.loaded[0].view_source.learner.counters.dead_letters == 1
+    assert registry.known.loaded[0].view_source.learner.counters.points_applied == 90
     line = next(entry for entry in running.log() if entry["event"] == "dead_letter")
     assert (line["seq"], line["log_offset"]) == (3, 90)
 
@@ -113,7 +113,7 @@ async def test_nothing_goes_on_until_the_letter_is_durable(
     add, tries = type(running.store).add_dead_letter, []
 
     def full(self: Any, *arguments: Any) -> None:
-        tries.append(registry.loaded[0].view_source.board.view.seq)
+        tries.append(registry.known.loaded[0].view_source.board.view.seq)
         if len(tries) < 4:
             raise StoreUnavailableError("the disk is full")
         add(self, *arguments)
@@ -123,9 +123,9 @@ async def test_nothing_goes_on_until_the_letter_is_durable(
     await registry.ingest("default", batch(2.0))
     await final(registry)
     assert tries == [1, 1, 1, 1]
-    assert [letter.seq for letter in running.store.dead_letters("default", registry.loaded[0].record.incarnation)] == [
-        2
-    ]
+    assert [
+        letter.seq for letter in running.store.dead_letters("default", registry.known.loaded[0].record.incarnation)
+    ] == [2]
 
 
 async def test_stopped_before_the_letter_is_durable_it_writes_no_spoilt_checkpoint(

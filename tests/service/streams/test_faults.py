@@ -75,7 +75,7 @@ async def test_a_lasting_fault_is_machine_fault_halts_the_learner_and_the_log_ke
     fails.update(left=10**9, error=FAULTS["memory"])
     receipt = await registry.ingest("default", batch(1))
     assert await registry.learnt_rows(receipt, 120) is None, "durable, so no error is answered"
-    assert "MemoryError" in registry.loaded[0].view_source.failure
+    assert "MemoryError" in registry.known.loaded[0].view_source.failure
     assert (await registry.describe("default")).status == "failed"
     assert running.store.dead_letter_reasons("default", receipt.incarnation) == {}
     running.drop()
@@ -182,7 +182,7 @@ async def test_a_snapshot_that_cannot_be_made_is_the_requests_trouble_and_not_th
             await registry.snapshot("default", min_offset=None, timeout_s=120)
     await registry.ingest("default", batch(1))
     await final(registry)
-    assert registry.loaded[0].view_source.failure is None
+    assert registry.known.loaded[0].view_source.failure is None
 
 
 async def test_callers_that_wait_together_share_one_snapshot(
@@ -191,7 +191,7 @@ async def test_callers_that_wait_together_share_one_snapshot(
     registry = running.begin(checkpoint_interval_s=3600)
     await registry.ingest("default", batch(0))
     await final(registry)
-    stream = registry.loaded[0]
+    stream = registry.known.loaded[0]
     made, held, go = [], threading.Event(), threading.Event()
     checkpoint_of = snapshot_requests.checkpoint_of
 
@@ -217,16 +217,16 @@ async def test_a_snapshot_asked_for_as_the_thread_ends_is_refused_at_once(runnin
     registry = running.begin()
     await registry.ingest("default", batch(0))
     await final(registry)
-    ended = registry.loaded[0].view_source.learner._snapshot_requests.end
+    ended = registry.known.loaded[0].view_source.learner._snapshot_requests.end
     late: list[Any] = []
 
     def end(reason: Any) -> None:
         ended(reason)
         # the thread is alive still, and will look no more
-        late.append(registry.loaded[0].view_source.learner.snapshot())
+        late.append(registry.known.loaded[0].view_source.learner.snapshot())
 
-    registry.loaded[0].view_source.learner._snapshot_requests.end = end
-    assert await asyncio.to_thread(registry.close, 120)
+    registry.known.loaded[0].view_source.learner._snapshot_requests.end = end
+    assert await asyncio.to_thread(registry.known.close, 120)
     with pytest.raises(NotReadyError):
         late[0].result(120)
 
@@ -248,4 +248,4 @@ async def test_the_learner_reads_no_payload_of_a_dead_letter_at_its_start(
     monkeypatch.setattr(type(running.store), "dead_letters", never)
     registry = running.begin()
     await final(registry)
-    assert len(registry.loaded[0].view_source.refusal(2)) == dead_letters.REASON_KEPT
+    assert len(registry.known.loaded[0].view_source.refusal(2)) == dead_letters.REASON_KEPT

@@ -11,7 +11,6 @@ import pytest
 from harness.waiting import eventually_async
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
-from shoal_service.streams import registry as registry_module
 from shoal_service.streams.learner import LearnerPool, checkpoints, publisher, thread
 from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
@@ -28,10 +27,10 @@ async def test_checkpoints_are_written_by_points(running: Any, final: Any) -> No
     for n in range(10):
         await registry.ingest("default", rows(50, n))
         await final(registry)
-    tally = registry.loaded[0].view_source.learner.counters
+    tally = registry.known.loaded[0].view_source.learner.counters
     assert tally.checkpoints == 1 + 5
     assert tally.checkpoint_bytes > 0
-    newest, older = running.store.load_checkpoints("default", registry.loaded[0].record.incarnation)
+    newest, older = running.store.load_checkpoints("default", registry.known.loaded[0].record.incarnation)
     assert (newest.log_offset, older.log_offset) == (500, 400)
 
 
@@ -39,9 +38,9 @@ async def test_checkpoints_are_written_by_time_even_when_nothing_more_comes(runn
     registry = running.begin(checkpoint_interval_s=0.05)
     await registry.ingest("default", rows(10))
     await final(registry)
-    tally = registry.loaded[0].view_source.learner.counters
+    tally = registry.known.loaded[0].view_source.learner.counters
     await eventually_async(lambda: tally.checkpoints >= 2)  # the store holds it before the learner counts it
-    incarnation = registry.loaded[0].record.incarnation
+    incarnation = registry.known.loaded[0].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].seq == 1
     await asyncio.sleep(0.15)
     assert tally.checkpoints == 2, "nothing changed, nothing is written"
@@ -51,8 +50,8 @@ async def test_closing_applies_what_is_in_the_log_and_writes_it(running: Any) ->
     registry = running.begin(checkpoint_interval_s=3600)
     for n in range(20):
         await registry.ingest("default", rows(50, n))
-    incarnation = registry.loaded[0].record.incarnation
-    assert await asyncio.to_thread(registry.close, 120)
+    incarnation = registry.known.loaded[0].record.incarnation
+    assert await asyncio.to_thread(registry.known.close, 120)
     assert running.store.load_checkpoints("default", incarnation)[0].log_offset == 1000
     with pytest.raises(NotReadyError):
         await registry.ingest("default", rows(1))
@@ -85,9 +84,9 @@ async def test_what_is_not_applied_in_time_stays_in_the_log(
         for n in range(30):
             await registry.ingest("default", rows(10, n))
         assert await asyncio.to_thread(tenth.wait, 120)
-        assert await asyncio.to_thread(registry.close, 20.0), "it ends after the entry that it is at"
-    assert not registry.drained
-    incarnation = registry.loaded[0].record.incarnation
+        assert await asyncio.to_thread(registry.known.close, 20.0), "it ends after the entry that it is at"
+    assert not registry.known.drained
+    incarnation = registry.known.loaded[0].record.incarnation
     assert [c.log_offset for c in running.store.load_checkpoints("default", incarnation)] == [100, 0]
     registry = running.begin()
     await final(registry)
@@ -108,9 +107,9 @@ async def test_a_learner_that_is_stuck_holds_up_the_end_no_longer_than_it_may(
     monkeypatch.setattr(thread, "apply_inplace", apply)
     await registry.ingest("default", rows(10))
     assert await asyncio.to_thread(stuck.wait, 120)
-    assert not await asyncio.to_thread(registry.close, 0.1)
+    assert not await asyncio.to_thread(registry.known.close, 0.1)
     go_on.set()
-    assert await asyncio.to_thread(registry.close, 120)
+    assert await asyncio.to_thread(registry.known.close, 120)
 
 
 @pytest.mark.parametrize(("replay_s", "interval_s", "waits"), [(0.05, 60.0, True), (60.0, 0.05, False)])
@@ -122,7 +121,7 @@ async def test_a_service_that_dies_soon_after_each_start_writes_a_checkpoint_all
     for n in range(8):
         await registry.ingest("default", rows(50, n))
     await final(registry)
-    incarnation = registry.loaded[0].record.incarnation
+    incarnation = registry.known.loaded[0].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].seq == 0
     running.drop()
     apply = thread.apply_inplace
@@ -149,7 +148,7 @@ async def test_a_start_takes_up_what_waits_without_being_asked(running: Any) -> 
     await quiet.view(None, 20)
     running.drop()
     registry = running.begin()
-    by_name = {stream.name: stream.view_source for stream in registry.loaded}
+    by_name = {stream.name: stream.view_source for stream in registry.known.loaded}
     board = by_name["default"].board
     await eventually_async(lambda: board.view is not None and board.view.points_seen == 5)
     assert (await registry.view("quiet", timeout_s=120)).status == "empty"
@@ -161,7 +160,7 @@ async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_ask
     await registry.view("default", min_offset=5, timeout_s=120)
     running.close()
     registry = running.begin()
-    (stream,) = registry.loaded
+    (stream,) = registry.known.loaded
     await eventually_async(lambda: stream.view_source.board.view is not None)
     (info,) = await registry.list_all()
     assert (info.status, info.summary.points_seen) == ("warming_up", 5)
@@ -171,13 +170,13 @@ async def test_views_are_published_no_faster_than_the_interval_unless_somebody_w
     registry = running.begin(publish_interval_s=3600.0)
     first = await registry.ingest("default", rows(1))
     await registry.view("default", min_offset=1, timeout_s=120)
-    tally = registry.loaded[0].view_source.learner.counters
+    tally = registry.known.loaded[0].view_source.learner.counters
     published = tally.publications
     for n in range(30):
         last = await registry.ingest("default", rows(1, n))
     await eventually_async(lambda: tally.entries_applied == 31)
     assert tally.publications == published
-    assert registry.loaded[0].view_source.board.view.log_offset == first.log_offset
+    assert registry.known.loaded[0].view_source.board.view.log_offset == first.log_offset
     view = await registry.view("default", min_offset=last.log_offset, timeout_s=120)  # the interval is an hour
     assert view.log_offset == 31
 
@@ -187,7 +186,7 @@ async def test_a_view_is_published_after_the_interval_when_nobody_waits(running:
     for n in range(5):
         await registry.ingest("default", rows(1, n))
     await registry.view("default", timeout_s=120)
-    board = registry.loaded[0].view_source.board
+    board = registry.known.loaded[0].view_source.board
     await eventually_async(lambda: board.view.log_offset == 5, "the last points were never published")
 
 
@@ -225,7 +224,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     await final(registry)
     assert failing["read"] == 0
     assert (await registry.view("default", timeout_s=120)).points_seen == 10
-    registry.check()
+    registry.known.refuse_when_stopping()
 
 
 async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_trimmed_entries_a_gap(
@@ -235,7 +234,7 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
     await registry.create("default", {"n_features": 2, "refinement": None, "warmup_points": 5, "window": 10})
     await registry.ingest("default", rows(5))
     await final(registry)
-    store, first, held = running.store, registry.loaded[0].view_source.learner, threading.Event()
+    store, first, held = running.store, registry.known.loaded[0].view_source.learner, threading.Event()
     read = first._read
 
     def late(stopping: bool) -> Any:
@@ -247,9 +246,9 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
     for _ in range(8):
         await other.ingest("default", rows(5))
         await final(other)
-    assert await asyncio.to_thread(other.close, 120)
+    assert await asyncio.to_thread(other.known.close, 120)
     held.set()
-    source = registry.loaded[0].view_source
+    source = registry.known.loaded[0].view_source
     assert "StaleWriterError" in await eventually_async(lambda: source.failure)
     assert not [line for line in running.log() if line["level"] == "error"]
 
@@ -261,12 +260,12 @@ async def test_a_second_writer_makes_the_first_stop(running: Any, final: Any) ->
     other = StreamRegistry(running.store, registry._settings, registry._log)
     await other.view("default", timeout_s=120)
     await other.ingest("default", rows(5))
-    source = registry.loaded[0].view_source
+    source = registry.known.loaded[0].view_source
     assert "StaleWriterError" in await eventually_async(lambda: source.failure)
     assert (await registry.describe("default")).status == "failed"
     await final(other)
     assert (await other.view("default", timeout_s=120)).points_seen == 10
-    assert await asyncio.to_thread(other.close, 120)
+    assert await asyncio.to_thread(other.known.close, 120)
 
 
 async def test_a_view_that_cannot_be_made_leaves_readers_the_last_one(
@@ -296,7 +295,7 @@ async def test_a_deleted_stream_leaves_no_thread(running: Any, monkeypatch: pyte
             super().__init__()
             pools.append(self)
 
-    monkeypatch.setattr(registry_module, "LearnerPool", Pool)
+    monkeypatch.setattr(known_streams, "LearnerPool", Pool)
     registry = running.begin()
     await registry.ingest("default", rows(5))
     await registry.view("default", timeout_s=120)
@@ -323,7 +322,7 @@ async def test_a_snapshot_asked_of_a_registry_that_is_closed_is_refused(running:
     registry = running.begin()
     await registry.ingest("default", rows(5))
     stream = await registry.get("default")
-    assert await asyncio.to_thread(registry.close, 120)
+    assert await asyncio.to_thread(registry.known.close, 120)
     with pytest.raises(NotReadyError):
         await asyncio.wait_for(stream.snapshot(600), 120)
 
@@ -348,11 +347,11 @@ async def test_an_idle_learner_answers_at_once_and_does_not_poll(
         reads.clear()
         await asyncio.sleep(0.3)
         began = time.monotonic()
-        await registry.loaded[0].snapshot(120)
+        await registry.known.loaded[0].snapshot(120)
         if len(reads) <= 1 or began > deadline:
             break
     assert len(reads) <= 1
     await registry.ingest("default", rows(10))
     await registry.view("default", min_offset=20, timeout_s=120)
-    assert await asyncio.to_thread(registry.close, 120)
+    assert await asyncio.to_thread(registry.known.close, 120)
     assert time.monotonic() - began < 300, "half of what one that polls would have waited"

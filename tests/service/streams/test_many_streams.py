@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 def learner(registry: StreamRegistry, name: str = "default") -> Any:
-    return registry.learners[name]
+    return registry.known.learners[name]
 
 
 def rows(n: int, seed: int) -> Points:
@@ -40,7 +40,7 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
             await final(registry)
             await eventually_async(lambda: learner(registry).resting)
             rests += 1
-            assert registry.loaded[1].view_source.board.view is None
+            assert registry.known.loaded[1].view_source.board.view is None
     assert rests == 5
     at_rest = await final(registry)
     await eventually_async(lambda: learner(registry).resting)
@@ -48,14 +48,14 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
     assert await final(registry) == at_rest
     running.close()
     registry = running.begin(stream_idle_s=3600.0)
-    incarnation = registry.loaded[1].record.incarnation
+    incarnation = registry.known.loaded[1].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].blob.endswith(at_rest)
     other = StreamRegistry(running.store, registry._settings.model_copy(), registry._log)
     await other.create("whole", {"n_features": 3})
     for batch in batches:
         await other.ingest("whole", batch)
     assert await final(other, "whole") == at_rest, "and so does one that never rested"
-    assert await asyncio.to_thread(other.close, 120)
+    assert await asyncio.to_thread(other.known.close, 120)
 
 
 async def test_a_state_is_checked_at_a_start_and_not_at_each_return_from_rest(
@@ -99,7 +99,7 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     await registry.ingest("default", Points(x, RecordFields(0.0, Texts.of(keys), None, None, None)))
     await final(registry)
     view, (before,) = await registry.view("default", timeout_s=120), await registry.list_all()
-    events = registry.loaded[0].view_source.feed.all()
+    events = registry.known.loaded[0].view_source.feed.all()
     assert view.snapshot is not None
     assert view.snapshot.n_components >= 2
     assert events
@@ -107,7 +107,7 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     (listed,) = await registry.list_all()
     assert listed == before
     assert learner(registry).resting
-    assert registry.loaded[0].view_source.feed.all() == events
+    assert registry.known.loaded[0].view_source.feed.all() == events
     (record,) = await registry.records("default", ["key-59"], min_offset=None, timeout_s=120)
     assert record is not None
     assert record.resolved.component in view.snapshot.ids.tolist()
@@ -137,17 +137,17 @@ async def test_many_streams_share_a_few_threads_and_none_is_loaded_before_its_us
         seen = await asyncio.gather(*(registry.wait_until_visible(receipt, 120) for receipt in receipts))
         assert all(seen)
         assert threading.active_count() <= others + pool.MOST_THREADS + 33, "asyncio has up to 32 of its own"
-    await eventually_async(lambda: all(each.resting for each in registry.learners.values()))
+    await eventually_async(lambda: all(each.resting for each in registry.known.learners.values()))
     running.close()
     monkeypatch.setattr(known_streams, "LOADED_AT_START", 0)
     registry = running.begin(max_streams=400)
     listed = await registry.list_all()
     assert {(info.status, info.tail.log_offset) for info in listed} == {("loading", 10)}
-    assert all(each.resting for each in registry.learners.values())
+    assert all(each.resting for each in registry.known.learners.values())
     assert (await registry.view("s7", timeout_s=120)).points_seen == 10
-    assert [name for name, each in registry.learners.items() if not each.resting] == ["s7"]
-    assert await asyncio.to_thread(registry.close, 120)
-    assert registry.drained
+    assert [name for name, each in registry.known.learners.items() if not each.resting] == ["s7"]
+    assert await asyncio.to_thread(registry.known.close, 120)
+    assert registry.known.drained
 
 
 async def test_points_that_were_not_learnt_before_a_crash_are_learnt_without_being_asked_for(

@@ -65,7 +65,7 @@ async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -
     running.close()
 
 
-async def test_another_state_begins_its_scores_anew(running: Any) -> None:
+async def test_another_state_begins_its_scores_again(running: Any) -> None:
     running.begin()
     x = drifting()[:3_000]
     await running.registry.ingest("default", Points(x))

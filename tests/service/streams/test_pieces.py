@@ -14,7 +14,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from harness.redis_server import RedisServer, running_redis
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal.mixture import StreamSettings, to_bytes
 from shoal.partitions import PieceRunner, assimilate_inplace, in_turn
 from shoal.points.arrays import Array
@@ -42,9 +42,9 @@ def _every_piece_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short rounds, whose pieces are offered at any size, and waited for at any pace."""
     monkeypatch.setattr("shoal.mixture.round.ROUND_ROWS", ROUND)
     monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
-    for name, value in {"LEAST_WORK_S": -1.0, "PAUSE_S": 0.0, "CLAIM_S": PATIENCE_S}.items():
+    for name, value in {"LEAST_WORK_S": -1.0, "PAUSE_S": 0.0, "CLAIM_S": LONGEST_WAIT_S}.items():
         monkeypatch.setattr(pieces, name, value)
-    monkeypatch.setattr(pieces, "LEAST_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(pieces, "LEAST_WAIT_S", LONGEST_WAIT_S)
 
 
 class Process:
@@ -58,7 +58,7 @@ class Process:
         self.sharing.start()
 
     def end(self) -> None:
-        assert self.sharing.close(PATIENCE_S)
+        assert self.sharing.close(LONGEST_WAIT_S)
         self.store.close()
 
     def events(self) -> list[str]:
@@ -186,7 +186,7 @@ def test_a_helper_that_stalls_costs_time_only(begin: Callable[[], Process], monk
     go_on, computed = threading.Event(), pieces._computed
 
     def stalls(task: Any) -> bytes:
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(LONGEST_WAIT_S)
         return computed(task)
 
     monkeypatch.setattr(pieces, "_computed", stalls)

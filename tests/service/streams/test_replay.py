@@ -64,7 +64,7 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
     view = await running.registry.view("default", timeout_s=120)
     running.drop()
 
-    running.registry.close(120)
+    running.registry.known.close(120)
     other = type(running)(running.kind, running.folder / "stormy")
     other.begin(checkpoint_interval_s=0.05)
     drops = 0
@@ -213,5 +213,5 @@ async def test_without_a_readable_checkpoint_the_stream_says_so_and_invents_noth
 
     with pytest.raises(NotReadyError, match="no checkpoint of stream 'default' can be read"):
         await running.registry.view("default", timeout_s=120)
-    running.registry.check()
+    running.registry.known.refuse_when_stopping()
     assert (await running.registry.describe("default")).status == "failed"

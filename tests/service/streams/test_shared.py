@@ -120,7 +120,7 @@ async def test_what_was_learnt_is_shown_without_any_learner(begin: Any, server: 
     assert (await second.streams.view("default", timeout_s=120)).log_offset == 30
 
 
-async def test_a_view_that_the_server_has_lost_is_shown_anew(begin: Any, server: RedisServer) -> None:
+async def test_a_view_that_the_server_has_lost_is_shown_again(begin: Any, server: RedisServer) -> None:
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
     assert await api.streams.wait_until_visible(receipt, 120)
@@ -170,7 +170,7 @@ async def test_a_learner_that_has_stopped_is_said_to_have_and_another_try_puts_i
     with monkeypatch.context() as patched:
         patched.setattr(type(learner.store), "read", breaks)
         await api.streams.ingest("default", batch(2.0))
-        (stream,) = api.streams.loaded
+        (stream,) = api.streams.known.loaded
         await eventually_async(lambda: stream.view_source.failure is not None)
         assert (await api.streams.describe("default")).status == "failed"
         assert (await api.streams.view("default", timeout_s=120)).log_offset == 30, "what there is can be read"
@@ -229,7 +229,7 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
     api, _ = begin("api"), begin("learner")
     receipt = await api.streams.ingest("default", batch(1.0))
     assert await api.streams.wait_until_visible(receipt, 120)
-    (stream,) = api.streams.loaded
+    (stream,) = api.streams.known.loaded
     replica, manager = stream.view_source, api.runtime.replicas
     failed = threading.Event()
 

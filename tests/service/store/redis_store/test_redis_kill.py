@@ -62,7 +62,7 @@ def test_what_was_acknowledged_before_kill_9_is_there_once(
     for n in range(KILLS):
         time.sleep(rng.uniform(0.1, 0.6))
         server.kill()
-        time.sleep(2.5 if n == 1 else 0.0)  # once for longer than the store's own patience
+        time.sleep(2.5 if n == 1 else 0.0)  # once for longer than the store's own time limit
         server.start()
     eventually(lambda: sum(len(sender.acknowledged) for sender in senders) > 50, "too few to mean anything")
     stop.set()

@@ -12,7 +12,7 @@ import redis
 from harness.ports import free_port
 from harness.redis_server import RedisServer
 from harness.sentinels import Watched, watched_redis
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from shoal.errors import SettingError
 from shoal_service.errors import LogGapError, StoreUnavailableError
 from shoal_service.store.redis import RedisStore
@@ -27,7 +27,7 @@ def watched(redis_binary: str, tmp_path: Path) -> Iterator[Watched]:
         yield made
 
 
-def insist(call: Any, timeout_s: float = PATIENCE_S) -> Any:
+def insist(call: Any, timeout_s: float = LONGEST_WAIT_S) -> Any:
     """The answer, asked for again while the store is not available."""
     until = time.monotonic() + timeout_s
     while True:
@@ -40,7 +40,7 @@ def insist(call: Any, timeout_s: float = PATIENCE_S) -> Any:
 
 def until_replica(server: RedisServer) -> None:
     """Wait until the sentinels have made a replica of a server that came back."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     with server.client() as client:
         while True:
             with contextlib.suppress(redis.ConnectionError):  # the sentinels end its connections, also in an answer

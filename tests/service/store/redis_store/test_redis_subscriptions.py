@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from harness.redis_server import RedisServer
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal_service.store.redis import RedisStore
 from shoal_service.store.redis.connection import Connections
 from shoal_service.store.redis.pubsub import Subscription
@@ -36,8 +36,8 @@ def test_a_subscription_that_is_refused_is_tried_again_and_gives_no_message(
             admin.execute_command("ACL", "SETUSER", "reader", "allchannels")
             eventually(lambda: store.messages.send("two", b"text") == 1)
             eventually(lambda: admin.publish("tags", "s") == 1)
-            assert [messages.get(timeout=PATIENCE_S) for _ in range(2)] == [None, b"text"]
-            assert [tags.get(timeout=PATIENCE_S) for _ in range(2)] == [None, "s"]
+            assert [messages.get(timeout=LONGEST_WAIT_S) for _ in range(2)] == [None, b"text"]
+            assert [tags.get(timeout=LONGEST_WAIT_S) for _ in range(2)] == [None, "s"]
         finally:
             subscription.close()
             connections.close()
@@ -64,7 +64,7 @@ def test_a_message_that_cannot_be_handled_does_not_end_the_subscription(
             eventually(lambda: client.publish("tags", "first") == 1)
             client.publish("tags", "of a newer version")
             client.publish("tags", "tag")
-        while seen.get(timeout=PATIENCE_S) != "tag":
+        while seen.get(timeout=LONGEST_WAIT_S) != "tag":
             pass
         eventually(event.is_set)
         assert "'of a newer version' from redis could not be handled" in caplog.text

@@ -55,10 +55,12 @@ class Works:
         }
         given = Settings(data_dir=self.folder, **values)
         log = make_log("debug", "json", self.written)
-        self.worker = RefinementWorker(self.store, given, log, lambda *key: self.registry.state_of(*key), alone=True)
+        self.worker = RefinementWorker(
+            self.store, given, log, lambda *key: self.registry.known.state_of(*key), alone=True
+        )
         self.registry = StreamRegistry(self.store, given, log, notify_refiner=self.worker.notify)
         self.refinements = RefinementService(self.store, self.registry, self.worker.notify)
-        self.registry.start()
+        self.registry.known.start()
         if refine:
             self.worker.start()
         self.began = True
@@ -67,7 +69,7 @@ class Works:
     def drop(self) -> None:
         """End as kill -9 would: no draining, no checkpoint. What is durable stays."""
         self.worker.close(120)
-        for stream in self.registry.loaded:
+        for stream in self.registry.known.loaded:
             stream.view_source.abandon()
             assert stream.view_source.join(120)
         self._reopen()
@@ -75,7 +77,7 @@ class Works:
     def close(self) -> None:
         if self.began:
             self.worker.close(120)
-            assert self.registry.close(120)
+            assert self.registry.known.close(120)
         self._reopen()
 
     def _reopen(self) -> None:

@@ -69,10 +69,10 @@ async def test_a_stream_is_refined_by_itself_and_the_state_is_the_librarys_repla
         assert r.report["bound_after"] > r.report["bound_before"]
         assert r.reason is None
         assert r.seconds is not None
-    settings = registry.loaded[0].settings.to_dict()
+    settings = registry.known.loaded[0].settings.to_dict()
     state = await works.state()
     assert state == library_replay(settings, works.entries(), blobs(works))
-    view = registry.loaded[0].view_source.board.view
+    view = registry.known.loaded[0].view_source.board.view
     assert view.snapshot.n_components == 9
     works.drop()
     if works.kind == "sqlite":
@@ -95,8 +95,8 @@ async def test_an_adoption_brings_in_the_points_that_came_meanwhile(
     assert done.state == "adopted"
     assert done.base_offset == 1500
     state = await works.state()
-    assert registry.loaded[0].view_source.board.view.points_seen == 1900
-    assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
+    assert registry.known.loaded[0].view_source.board.view.points_seen == 1900
+    assert state == library_replay(registry.known.loaded[0].settings.to_dict(), works.entries(), blobs(works))
 
 
 async def test_an_adoption_is_applied_once_although_the_store_is_away_while_records_are_assigned_again(
@@ -125,11 +125,11 @@ async def test_an_adoption_is_applied_once_although_the_store_is_away_while_reco
     assert not failing
     (done,) = await works.settled(asked.id)
     assert (done.state, done.reason) == ("adopted", None)
-    feed = registry.loaded[0].view_source.feed
+    feed = registry.known.loaded[0].view_source.feed
     kinds = [event.kind for event in feed.after(feed.begins).events]
     assert (kinds.count("adopted"), kinds.count("refused")) == (1, 0)
-    assert registry.loaded[0].view_source.learner.counters.refinements.adopted == 1
-    assert state == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
+    assert registry.known.loaded[0].view_source.learner.counters.refinements.adopted == 1
+    assert state == library_replay(registry.known.loaded[0].settings.to_dict(), works.entries(), blobs(works))
     incarnation = works.store.get_stream("s").incarnation
     found = RecordReader(lambda places: works.store.read_pages("s", incarnation, places)).find(keys)
     assert all(record is not None and record.refined >= 0 for record in found)
@@ -151,7 +151,9 @@ async def test_what_is_not_worth_it_is_not_adopted_and_moves_the_schedule_on(
     assert done.report["bound_after"] - done.report["bound_before"] <= 1e-6 * 1000
     verdicts = [json.loads(e.payload)["verdict"] for e in works.entries() if e.kind is EntryKind.ADOPTION]
     assert verdicts[-1] == "postpone"
-    assert await works.state() == library_replay(registry.loaded[0].settings.to_dict(), works.entries(), blobs(works))
+    assert await works.state() == library_replay(
+        registry.known.loaded[0].settings.to_dict(), works.entries(), blobs(works)
+    )
 
 
 async def test_a_restore_overtakes_a_refinement_on_every_replay(
@@ -173,7 +175,7 @@ async def test_a_restore_overtakes_a_refinement_on_every_replay(
     assert done.state == "not-adopted"
     assert "restore" in done.reason
     assert await works.state() == expected
-    feed = registry.loaded[0].view_source.feed
+    feed = registry.known.loaded[0].view_source.feed
     kinds = [e.kind for e in feed.after(feed.begins).events]
     assert kinds.count("restored") == 1
     assert kinds.count("refused") == 1
@@ -181,11 +183,11 @@ async def test_a_restore_overtakes_a_refinement_on_every_replay(
     if works.kind == "sqlite":
         registry = works.begin(refine=False)
         assert await works.state() == expected
-        again = registry.loaded[0].view_source.feed
+        again = registry.known.loaded[0].view_source.feed
         assert [e.kind for e in again.after(again.begins).events] == kinds
 
 
-async def test_a_settings_change_that_begins_the_window_anew_overtakes_a_refinement(
+async def test_a_settings_change_that_begins_the_window_again_overtakes_a_refinement(
     works: Any, inside: Any, grid: np.ndarray, small: Any
 ) -> None:
     registry, asked = await begun(works, inside, grid, small)
@@ -273,7 +275,7 @@ async def test_batches_set_aside_are_no_part_of_the_window_nor_of_what_came_sinc
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
     learnt = [e for e in works.entries() if e.n_points != 7]
-    assert await works.state() == library_replay(registry.loaded[0].settings.to_dict(), learnt, blobs(works))
+    assert await works.state() == library_replay(registry.known.loaded[0].settings.to_dict(), learnt, blobs(works))
 
 
 # -- asking
@@ -358,14 +360,14 @@ async def test_events_of_a_refinement_name_it(works: Any, inside: Any, grid: np.
     asked = await ask(works)
     (done,) = await works.settled(asked.id)
     assert done.state == "adopted"
-    feed = registry.loaded[0].view_source.feed
+    feed = registry.known.loaded[0].view_source.feed
     events = [e for e in feed.after(EventPlace(done.entry_seq, 0)).events if e.data.get("refinement") == asked.id]
     assert events
     assert all(e.place.seq == done.entry_seq for e in events)
     events = [e for e in events if not e.kind.startswith("cluster-")]  # whose parents and children are clusters
     assert {e.kind for e in events[:-1]} <= {"split", "merged", "refined", "born", "pruned"}
     assert events[-1].kind == "adopted"
-    view = registry.loaded[0].view_source.board.view
+    view = registry.known.loaded[0].view_source.board.view
     parents = {p for e in events for p in e.data["parents"]} - {c for e in events for c in e.data["children"]}
     assert not parents & set(view.snapshot.ids.tolist())
     for gone in parents:

@@ -61,19 +61,19 @@ async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
     real = works.store
     mortal = Mortal(real, step, after)
     works.worker._store = mortal
-    learner = registry.loaded[0].view_source.learner
+    learner = registry.known.loaded[0].view_source.learner
     for part in (learner, learner._refinements._records, learner._checkpoints, learner._dead_letters):
         part._store = mortal
     works.worker.start()
-    works.worker.notify("s", registry.loaded[0].record.incarnation)
-    records = RefinementRecords(real, "s", registry.loaded[0].record.incarnation)
+    works.worker.notify("s", registry.known.loaded[0].record.incarnation)
+    records = RefinementRecords(real, "s", registry.known.loaded[0].record.incarnation)
     await eventually_async(lambda: mortal.dead or not records.find(asked.id).refinement.open)
     if not mortal.dead:
         pytest.skip(f"a refinement takes fewer than {step} writes")
     works.drop()
 
     works.begin(refine=False)
-    settings = works.registry.loaded[0].settings.to_dict()
+    settings = works.registry.known.loaded[0].settings.to_dict()
     record = works.store.get_stream("s")
 
     def blob_of(key: str) -> bytes:

@@ -192,7 +192,7 @@ async def test_what_another_worker_is_at_is_taken_over_once_its_record_stood_sti
     clock = StoppedClock()
     monkeypatch.setattr(job_lease, "time", clock)
     log = make_log("debug", "json", works.written)
-    mine = worker.RefinementWorker(works.store, settings, log, works.registry.state_of, alone=False)
+    mine = worker.RefinementWorker(works.store, settings, log, works.registry.known.state_of, alone=False)
     mine.start()
     try:
         for n in range(8):  # 11 seconds, in which it never stands still for 1.5
@@ -322,7 +322,7 @@ async def test_a_worker_waits_after_it_stopped_serving_a_stream_that_was_paused(
     log = make_log("debug", "json", works.written)
     settings = Settings(store="memory", data_dir=works.folder)
     mine = worker.RefinementWorker(
-        works.store, settings, log, works.registry.state_of, alone=False, serves=lambda *key: False
+        works.store, settings, log, works.registry.known.state_of, alone=False, serves=lambda *key: False
     )
     key = records.StreamKey("s", "gone elsewhere")
     mine._postponed[key] = worker._Pause(until=time.monotonic(), length_s=1.0)
@@ -349,7 +349,7 @@ async def test_a_worker_reads_the_refinements_of_the_streams_that_it_serves_alon
     log = make_log("debug", "json", works.written)
     settings = Settings(store="memory", data_dir=works.folder)
     serves = lambda name, incarnation: name == "mine"  # noqa: E731
-    one = worker.RefinementWorker(works.store, settings, log, works.registry.state_of, alone=False, serves=serves)
+    one = worker.RefinementWorker(works.store, settings, log, works.registry.known.state_of, alone=False, serves=serves)
     one._notify_open()
     assert asked == ["mine"]
 
