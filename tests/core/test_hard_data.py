@@ -205,7 +205,7 @@ def test_a_question_far_beyond_the_scale_of_tiny_data_is_answered_without_a_warn
 
 
 def test_a_state_that_outliers_have_spoilt_reads_its_own_bytes(stream: SimpleNamespace, family: str) -> None:
-    """The predictive cache differs from one made anew by all the digits that they cost, and is accepted."""
+    """The predictive cache differs from one made again by all the digits that they cost, and is accepted."""
     x, _ = stream.nine(3_000, seed=13)
     x[1_100], x[1_200:1_202] = 1e8, [[1e40, -1e40], [-1e40, 1e40]]
     settings = stream.settings(n_features=2, family=family, max_components=6)

@@ -162,7 +162,7 @@ class Fitted:
                 labels[:end] = -1
                 live = False
             start = end
-        return labels if live else live_labels(self.state, self.state.settings.domain.held(unweighted(x)), labels)
+        return labels if live else live_labels(self.state, self.state.settings.domain.convert(unweighted(x)), labels)
 
     def _assimilate(self, chunk: LearntPoints, times: Array | None, run: PieceRunner) -> IntArray:
         undecided = self.state.settings.undecided
@@ -206,7 +206,7 @@ def _held(settings: StreamSettings, rows: LearntPoints) -> LearntPoints:
     """Rows in the form in which the domain holds them, which those of an automatic family need not have yet."""
     if settings.family_requested is None:
         return rows
-    return with_weights(settings.domain.held(unweighted(rows)), weights_of(rows))
+    return with_weights(settings.domain.convert(unweighted(rows)), weights_of(rows))
 
 
 def _window_of(settings: StreamSettings, rows: LearntPoints | None) -> WeightedRowWindow:

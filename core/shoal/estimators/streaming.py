@@ -506,7 +506,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
             return x
         settings = self._fitted.state.settings
         settings.check_chosen_domain(x)
-        return settings.domain.held(x)
+        return settings.domain.convert(x)
 
 
 @cache

@@ -17,27 +17,27 @@ def to_json(model: Any) -> str:
 
     Raises SettingError and NoPointsError as `contents_of`.
     """
-    held = contents_of(model)
+    contents = contents_of(model)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": f"shoal {shoal.__version__}",
-        "family": held.family,
-        "n_features": len(held.location),
-        "feature_names": None if held.feature_names is None else list(held.feature_names),
-        "location": held.location.tolist(),
-        "scale": held.scale.tolist(),
-        "distribution": held.predictive.distribution,
-        "formula": FORMULAS[held.predictive.distribution],
+        "family": contents.family,
+        "n_features": len(contents.location),
+        "feature_names": None if contents.feature_names is None else list(contents.feature_names),
+        "location": contents.location.tolist(),
+        "scale": contents.scale.tolist(),
+        "distribution": contents.predictive.distribution,
+        "formula": FORMULAS[contents.predictive.distribution],
         "components": [
-            {"id": int(held.ids[row]), "mass": float(held.masses[row]), **_row(held, row)}
-            for row in range(len(held.ids))
+            {"id": int(contents.ids[row]), "mass": float(contents.masses[row]), **_row(contents, row)}
+            for row in range(len(contents.ids))
         ],
-        "new_component": _row(held, len(held.ids)),
+        "new_component": _row(contents, len(contents.ids)),
     }
     return json.dumps(document, allow_nan=False)
 
 
-def _row(held: Contents, row: int) -> dict[str, Any]:
-    arrays = {name: values[row].tolist() for name, values in held.predictive.arrays.items()}
-    return {"weight": float(held.weights[row]), **arrays}
+def _row(contents: Contents, row: int) -> dict[str, Any]:
+    arrays = {name: values[row].tolist() for name, values in contents.predictive.arrays.items()}
+    return {"weight": float(contents.weights[row]), **arrays}

@@ -29,18 +29,18 @@ def to_onnx(model: Any) -> Any:
 
     Raises SettingError and NoPointsError as `contents_of`, SettingError without the package onnx.
     """
-    held = contents_of(model)
+    contents = contents_of(model)
     try:
         import onnx
     except ImportError:
         raise SettingError("an export as ONNX needs the package onnx; run pip install 'shoal[onnx]'") from None
     graph = Graph(onnx)
-    outputs = _write_mixture(graph, held)
+    outputs = _write_mixture(graph, contents)
     made = onnx.helper.make_model(
         onnx.helper.make_graph(
             graph.nodes,
             "shoal_mixture",
-            [graph.described("x", [None, len(held.location)], np.float64)],
+            [graph.described("x", [None, len(contents.location)], np.float64)],
             [graph.described(name, shape, kind) for name, shape, kind in outputs],
             graph.constants,
         ),
@@ -49,9 +49,9 @@ def to_onnx(model: Any) -> Any:
         producer_name="shoal",
         producer_version=shoal.__version__,
     )
-    about = {"family": held.family, "component_ids": " ".join(map(str, held.ids.tolist()))}
-    if held.feature_names is not None:
-        about["feature_names"] = "\n".join(held.feature_names)
+    about = {"family": contents.family, "component_ids": " ".join(map(str, contents.ids.tolist()))}
+    if contents.feature_names is not None:
+        about["feature_names"] = "\n".join(contents.feature_names)
     onnx.helper.set_model_props(made, about)
     onnx.checker.check_model(made, full_check=True)
     return made
@@ -89,13 +89,13 @@ class Graph:
         return self._onnx.helper.make_tensor_value_info(name, element, shape)
 
 
-def _write_mixture(graph: Graph, held: Contents) -> list[tuple[str, list[int | None], type]]:
+def _write_mixture(graph: Graph, contents: Contents) -> list[tuple[str, list[int | None], type]]:
     """Write the graph of the mixture. Returns name, shape and type of its outputs."""
-    k = len(held.ids)
-    z = graph.apply("Div", graph.apply("Sub", "x", graph.constant(held.location)), graph.constant(held.scale))
-    scores = _DISTRIBUTIONS[held.predictive.distribution](graph, z, held.predictive)
+    k = len(contents.ids)
+    z = graph.apply("Div", graph.apply("Sub", "x", graph.constant(contents.location)), graph.constant(contents.scale))
+    scores = _DISTRIBUTIONS[contents.predictive.distribution](graph, z, contents.predictive)
     with np.errstate(divide="ignore"):  # a component whose mass has underflowed has weight 0
-        offset = np.log(held.weights) - np.log(held.scale).sum()
+        offset = np.log(contents.weights) - np.log(contents.scale).sum()
     joint = graph.apply("Add", scores, graph.constant(offset))
     top = graph.apply("ReduceMax", joint, graph.constant([1]), keepdims=1)
     parts = graph.apply("Exp", graph.apply("Sub", joint, top))
@@ -107,7 +107,7 @@ def _write_mixture(graph: Graph, held: Contents) -> list[tuple[str, list[int | N
     graph.apply("Slice", shares, first, end, axis, output="responsibilities")
     graph.apply("Squeeze", graph.apply("Slice", shares, end, last, axis), graph.constant([1]), output="novelty")
     best = graph.apply("ArgMax", graph.apply("Slice", joint, first, end, axis), axis=1, keepdims=0)
-    graph.apply("Gather", graph.constant(held.ids), best, output="component")
+    graph.apply("Gather", graph.constant(contents.ids), best, output="component")
     return [
         ("component", [None], np.int64),
         ("log_density", [None], np.float64),
@@ -146,12 +146,12 @@ def _multivariate_normal(graph: Graph, z: str, found: Portable) -> str:
 
 
 def _independent_t(graph: Graph, z: str, found: Portable) -> str:
-    held = found.arrays
+    arrays = found.arrays
     rows = graph.apply("Unsqueeze", z, graph.constant([1]))
-    away = graph.apply("Sub", rows, graph.constant(held["mean"]))
-    scaled = graph.apply("Mul", away, graph.constant(held["inverse_width"]))
+    away = graph.apply("Sub", rows, graph.constant(arrays["mean"]))
+    scaled = graph.apply("Mul", away, graph.constant(arrays["inverse_width"]))
     logs = graph.sum(_log1p(graph, graph.apply("Mul", scaled, scaled)), 2)
-    return _minus(graph, held["log_constant"], graph.apply("Mul", logs, graph.constant(held["power"])))
+    return _minus(graph, arrays["log_constant"], graph.apply("Mul", logs, graph.constant(arrays["power"])))
 
 
 def _bernoulli(graph: Graph, z: str, found: Portable) -> str:
@@ -160,17 +160,17 @@ def _bernoulli(graph: Graph, z: str, found: Portable) -> str:
 
 
 def _negative_binomial(graph: Graph, z: str, found: Portable) -> str:
-    held = found.arrays
-    rises = graph.sum(_log_rise(graph, held["shape"], z), 2)
-    rates = graph.apply("MatMul", z, graph.constant(held["log_rate"].T))
-    return graph.apply("Add", graph.apply("Sub", rises, rates), graph.constant(held["log_zeros"]))
+    arrays = found.arrays
+    rises = graph.sum(_log_rise(graph, arrays["shape"], z), 2)
+    rates = graph.apply("MatMul", z, graph.constant(arrays["log_rate"].T))
+    return graph.apply("Add", graph.apply("Sub", rises, rates), graph.constant(arrays["log_zeros"]))
 
 
 def _beta_negative_binomial(graph: Graph, z: str, found: Portable) -> str:
-    held = found.arrays
-    up = graph.apply("Add", _log_rise(graph, held["b"], z), _log_rise(graph, held["dispersion"], z))
-    terms = graph.apply("Sub", up, _log_rise(graph, held["sum"], z))
-    return graph.apply("Add", graph.sum(terms, 2), graph.constant(held["log_zeros"]))
+    arrays = found.arrays
+    up = graph.apply("Add", _log_rise(graph, arrays["b"], z), _log_rise(graph, arrays["dispersion"], z))
+    terms = graph.apply("Sub", up, _log_rise(graph, arrays["sum"], z))
+    return graph.apply("Add", graph.sum(terms, 2), graph.constant(arrays["log_zeros"]))
 
 
 def _dirichlet_multinomial(graph: Graph, z: str, found: Portable) -> str:

@@ -123,7 +123,7 @@ class _Fit:
     ) -> None:
         self.work, self.placed, self.settings, self.rng, self.progress = work, placed, settings, rng, progress
         self.raw = Rows(sample)
-        self.sample = working_rows(placed.prior, placed.standardise(placed.prior.domain.held(sample)))
+        self.sample = working_rows(placed.prior, placed.standardise(placed.prior.domain.convert(sample)))
         self.origin = origin_for(placed.prior, self.sample)
         self.n = work.dataset.n_rows
         self.history: list[float] = []

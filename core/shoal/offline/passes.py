@@ -216,7 +216,7 @@ def _placed(placed: PlacedPrior, block: Block, n_components: int = 1) -> Iterato
     step = max(256, _SCORE_ELEMENTS // n_components)
     for chunk in chunks_of(block, placed.prior.n_features):
         for start in range(0, len(chunk), step):
-            x = placed.prior.domain.held(chunk[start : start + step])
+            x = placed.prior.domain.convert(chunk[start : start + step])
             yield working_rows(placed.prior, placed.standardise(x))
 
 

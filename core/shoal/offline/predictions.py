@@ -68,7 +68,7 @@ def _predictions_of_block(task: PredictTask, block: Block) -> tuple[IntArray, Ar
         if (fault := fault_in(placed.prior.domain, x, placed.prior.n_features, done)) is not None:
             return fault
         done += len(x)
-        found = task.predictor.predict(placed.prior.domain.held(x), with_resp=False, placed=placed.standardise)
+        found = task.predictor.predict(placed.prior.domain.convert(x), with_resp=False, placed=placed.standardise)
         labels.append(found.row)
         densities.append(found.log_density - placed.log_volume)
     return np.concatenate(labels), np.concatenate(densities)

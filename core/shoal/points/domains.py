@@ -1,4 +1,4 @@
-"""Domains of points: the checks that points pass when they enter, and the form in which they are held.
+"""Domains of points: the checks that points pass when they enter, and the form that they get.
 
 A family names its domain. Code reads from the domain, never from the name of a family, whether points are standardised,
 may be sparse, or must be whole numbers. A new domain is one `Domain`.
@@ -40,7 +40,7 @@ class Domain:
     """Which of an array of numbers are allowed, element by element."""
     located: bool = False
     sparse: bool = False
-    """Whether points are held as `SparseRows`. Tables are accepted too, and held so."""
+    """Whether points have the form of `SparseRows`. Tables are accepted too, and converted."""
     fault: Callable[[Array], Array] | None = None
     """Of a table (N, D) of allowed values, how far (N,) each row is from being one of the domain: at most `FAULT`.
     None: rows may be anything whose values are allowed."""
@@ -50,7 +50,7 @@ class Domain:
     """Power of 1 / D that makes a point of the domain of D equal numbers; 0: no such point is asked for."""
 
     def points(self, points: Any, n_features: int | None = None, *, holes: bool = False) -> Points:
-        """Check points (N, D) when they enter, and give them in the form in which they are held.
+        """Check points (N, D) when they enter, and convert them.
 
         `holes`: NaN stands for a missing value; a row has at least one value.
 
@@ -60,7 +60,7 @@ class Domain:
         if not issparse(points):
             x = _with_holes(points, n_features) if holes else as_points(points, n_features)
             self._check_table(x, holes)
-            return self.held(x)
+            return self.convert(x)
         self._check_form()
         rows = _compressed(points, n_features, holes)
         place = rows.indptr.astype(np.int64)
@@ -78,8 +78,8 @@ class Domain:
         else:
             self._check_table(x, holes)
 
-    def held(self, x: Any) -> Points:
-        """Points that have been checked before, in the form in which they are held."""
+    def convert(self, x: Any) -> Points:
+        """Points (N, D) that have been checked before, in the form of this domain: `SparseRows`, or a table."""
         return SparseRows.of(x) if self.sparse else x
 
     def example(self, location: Array) -> Array:
@@ -91,7 +91,7 @@ class Domain:
 
     def none(self, n_features: int) -> Points:
         """No points (0, D)."""
-        return self.held(np.zeros((0, n_features)))
+        return self.convert(np.zeros((0, n_features)))
 
     def check_columns(self, x: Array, columns: tuple[int, ...], *, holes: bool = False) -> None:
         """Raise OutsideDomainError for the first value, in these columns of a table (N, D), that is not allowed, and

@@ -124,7 +124,7 @@ def row_weights(state: MixtureState, first: int, n: int) -> Array:
 def window_points(state: MixtureState, rows: Rows) -> Points:
     """The raw rows (past.offset, points_seen] of a live state in the coordinates of its family (N, D)."""
     assert state.past is not None
-    raw = state.settings.domain.held(unweighted(rows))  # rows of an automatic family may be kept as tables
+    raw = state.settings.domain.convert(unweighted(rows))  # rows of an automatic family may be kept as tables
     z: Points = standardised(jittered(raw, state.jitter, state.past.offset), state.location, state.scale)
     return filled(state, z) if state.settings.takes_holes else z
 
@@ -149,7 +149,7 @@ def filled(state: MixtureState, z: Points) -> Points:
         parts[i] = drawn_missing(family, take(params, slice(k, k + 1)), parts[i], rng)
     whole = as_table(z).copy()
     whole[holed] = parts
-    return state.settings.domain.held(whole)
+    return state.settings.domain.convert(whole)
 
 
 def window_problem(state: MixtureState, rows: Rows) -> Problem:

@@ -121,7 +121,7 @@ def assimilate_inplace(
 
     Memory beside the state and the labels is bounded: points are standardised some thousands at a time.
     """
-    x = with_weights(state.settings.domain.held(unweighted(x)), weights_of(x))
+    x = with_weights(state.settings.domain.convert(unweighted(x)), weights_of(x))
     refused, labels = state.births_refused, np.full(len(x), -1, dtype=np.int64)
     scores = unscored(len(x))
     events: list[Event] = []
@@ -158,7 +158,7 @@ def assimilate_together_inplace(
     earlier part has. Births that were refused are all counted with the last part.
     """
     settings, refused, began = state.settings, state.births_refused, state.points_seen
-    parts = [with_weights(settings.domain.held(unweighted(part)), weights_of(part)) for part in parts]
+    parts = [with_weights(settings.domain.convert(unweighted(part)), weights_of(part)) for part in parts]
     x = stacked_weighted(parts)
     labels, scores = np.full(len(x), -1, dtype=np.int64), unscored(len(x))
     state, events = _learn_frozen_inplace(state, x, labels, scores, learn)

@@ -67,8 +67,8 @@ def trial(rows: Array, settings: StreamSettings, *, refined: bool) -> FamilyTria
     log_density = np.empty(len(rows))
     labels, sizes = [], []
     for inside in (half, ~half):
-        mixture = _learnt(settings.domain.held(rows[inside]), settings, refined)
-        scores, best = mixture.scored(settings.domain.held(rows))
+        mixture = _learnt(settings.domain.convert(rows[inside]), settings, refined)
+        scores, best = mixture.scored(settings.domain.convert(rows))
         log_density[~inside] = scores[~inside]
         labels.append(best)
         sizes.append(len(mixture.stats[0]))

@@ -72,4 +72,4 @@ def complete_rows(rows: Points, settings: StreamSettings) -> Points:
             continue
         before = np.searchsorted(known, np.arange(column.size), side="right") - 1  # -1 for the last
         column[:] = np.where(np.isnan(column), column[known[before]], column)
-    return settings.domain.held(table)
+    return settings.domain.convert(table)

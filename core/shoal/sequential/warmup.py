@@ -91,7 +91,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
     if last and settings.undecided:
         choice = choose_family(np.asarray(unweighted(rows)), settings)
         settings = settings.with_family(*choice)
-        rows = with_weights(settings.domain.held(unweighted(rows)), weights_of(rows))
+        rows = with_weights(settings.domain.convert(unweighted(rows)), weights_of(rows))
     chosen = choose_prior(complete_rows(unweighted(rows), settings), settings, thorough=last)
     fresh = empty_state(settings, chosen.prior, chosen.location, chosen.scale, chosen.jitter)
     if state.clock is not None:
@@ -139,11 +139,11 @@ def compared(old: MixtureState, fresh: MixtureState, rows: Points) -> tuple[Arra
     fresh."""
     shared = np.zeros((old.n_components, fresh.n_components))
     labels = np.empty(len(rows), dtype=np.int64)
-    ask, ask_anew = _asked(old), _asked(fresh)
+    ask, ask_fresh = _asked(old), _asked(fresh)
     step = block_rows(row_elements(rows) + old.n_components + fresh.n_components)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        found = ask_anew(fresh.settings.domain.held(rows[part]))
+        found = ask_fresh(fresh.settings.domain.convert(rows[part]))
         shared += ask(rows[part]).resp.T @ found.resp
         labels[part] = found.row
     return shared, labels

@@ -140,7 +140,7 @@ def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def test_rows_that_are_not_there_are_past(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    """A snapshot without rows, as a service may send it: what was learnt stays, the window begins anew."""
+    """A snapshot without rows, as a service may send it: what was learnt stays, the window begins again."""
     from shoal.estimators.fitted import Fitted
     from shoal.mixture import to_bytes
 

@@ -38,7 +38,7 @@ def points(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
 
 @every
 def test_a_shift_of_1e8_changes_nothing(name: str) -> None:
-    """Only means are rounded anew, by 1.5e-8: second moments keep nine digits and evidences seven decimals."""
+    """Only means are rounded again, by 1.5e-8: second moments keep nine digits and evidences seven decimals."""
     x, resp = points()
     here, there = MAKERS[name](0.0, ONES), MAKERS[name](SHIFT, ONES)
     a, b = here.suffstats(x, resp), there.suffstats(x + SHIFT, resp)

@@ -60,7 +60,7 @@ def params_of(name: str) -> Any:
     if name == "mixed":
         x = np.stack([RNG.normal(size=40), RNG.integers(0, 3, 40), RNG.normal(size=40)], axis=1)
     resp = np.stack([np.zeros(40), RNG.random(40), RNG.random(40) * 0.1], axis=1)
-    return prior.posterior(prior.suffstats(prior.domain.held(x.astype(float)), resp))
+    return prior.posterior(prior.suffstats(prior.domain.convert(x.astype(float)), resp))
 
 
 def holed(name: str) -> np.ndarray:
@@ -70,7 +70,7 @@ def holed(name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", PRIORS)
 def test_without_holes_the_marginal_is_the_predictive(name: str) -> None:
     params, x = params_of(name), np.nan_to_num(holed(name), nan=1.0)
-    full = PRIORS[name].log_predictive(params, PRIORS[name].domain.held(x))
+    full = PRIORS[name].log_predictive(params, PRIORS[name].domain.convert(x))
     np.testing.assert_allclose(marginal_log_predictive(PRIORS[name], params, x), full, rtol=1e-10)
 
 
@@ -119,7 +119,7 @@ def test_the_marginal_is_the_sum_of_the_predictive(name: str, values: range) -> 
     for x in holed(name):
         own = values[: int(prior.levels[np.isnan(x)][0])] if name == "categorical" else values
         points = np.array([np.where(np.isnan(x), value, x) for value in own])
-        whole = np.exp(prior.log_predictive(params, prior.domain.held(points))).sum(axis=0)
+        whole = np.exp(prior.log_predictive(params, prior.domain.convert(points))).sum(axis=0)
         np.testing.assert_allclose(np.exp(marginal_log_predictive(prior, params, x[None])[0]), whole, rtol=1e-6)
 
 
@@ -161,7 +161,7 @@ def test_expected_counts_are_sums_over_their_values() -> None:
         points = np.array([np.where(np.isnan(x), value, x) for value in (0.0, 1.0)])
         for k in range(3):
             one = (params.a / (params.a + params.b))[k, np.isnan(x)][0]
-            own = prior.suffstats(prior.domain.held(points), resp[k] * np.array([[1.0 - one], [one]]))
+            own = prior.suffstats(prior.domain.convert(points), resp[k] * np.array([[1.0 - one], [one]]))
             for field, whole in zip(found, own, strict=True):
                 np.testing.assert_allclose(field[k], whole[0], rtol=1e-12)
     prior, params = PRIORS["categorical"], params_of("categorical")
@@ -181,7 +181,7 @@ def test_expected_counts_are_sums_over_their_values() -> None:
         points = np.array([np.where(np.isnan(x), value, x) for value in values])
         for k in range(3):
             weight = poisson((params.shape / params.rate)[k, np.isnan(x)][0]).pmf(values)
-            own = prior.suffstats(prior.domain.held(points), resp[k] * weight[:, None])
+            own = prior.suffstats(prior.domain.convert(points), resp[k] * weight[:, None])
             np.testing.assert_allclose(found.mass[k], own.mass[0], rtol=1e-12)
             np.testing.assert_allclose(found.total[k], own.total[0], rtol=1e-12)
 
@@ -200,7 +200,7 @@ def test_expected_statistics_of_mixed_columns_are_those_of_the_blocks() -> None:
 def test_what_a_point_says_nothing_of_stays_where_it_was(name: str) -> None:
     """The posterior mean of a missing feature that is independent of the observed ones does not move."""
     prior, x = PRIORS[name], holed(name)[1]
-    before = prior.suffstats(prior.domain.held(np.nan_to_num(holed(name), nan=1.0)), RNG.random((3, 3)))
+    before = prior.suffstats(prior.domain.convert(np.nan_to_num(holed(name), nan=1.0)), RNG.random((3, 3)))
     start = prior.posterior(before)
     after = prior.posterior(prior.add(before, expected_stats(prior, start, x[None], np.ones(3))))
     np.testing.assert_allclose(prior.predictive_mean(after)[:, 0], prior.predictive_mean(start)[:, 0], rtol=1e-9)
@@ -214,7 +214,7 @@ def test_draws_keep_what_was_observed_and_have_the_expected_statistics(name: str
     x, rng = holed(name)[0], np.random.default_rng(0)
     draws = np.array([drawn_missing(prior, one, x, rng) for _ in range(4_000)])
     np.testing.assert_array_equal(draws[:, [0, 2]], np.tile(x[[0, 2]], (4_000, 1)))
-    found = prior.suffstats(prior.domain.held(draws), np.full((4_000, 1), 1 / 4_000))
+    found = prior.suffstats(prior.domain.convert(draws), np.full((4_000, 1), 1 / 4_000))
     expected = expected_stats(prior, one, x[None], np.ones(1))
     for field, whole in zip(found[1:2], expected[1:2], strict=True):  # of 4,000 draws, five standard errors at most
         np.testing.assert_allclose(field, whole, atol=5 * draws[:, 1].std() / np.sqrt(4_000))

@@ -148,12 +148,12 @@ def refusing(*arguments: Any) -> None:
     raise AssertionError("the kernel was called")
 
 
-def test_the_predictive_cache_of_the_learner_answers_as_one_made_anew(family_name: str, make_state: MakeState) -> None:
+def test_the_predictive_cache_of_the_learner_answers_as_one_made_again(family_name: str, make_state: MakeState) -> None:
     snapshot = snapshot_of(crowd(make_state, family_name, 6, 12, spread=2.0))
     x = 4.0 * np.random.default_rng(4).normal(size=(50, 6))
     assert snapshot.live is not None
-    given, anew = snapshot.predict(x), dataclasses.replace(snapshot, live=None).predict(x)
-    for one, other in zip(given, anew, strict=True):
+    given, rebuilt = snapshot.predict(x), dataclasses.replace(snapshot, live=None).predict(x)
+    for one, other in zip(given, rebuilt, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-16)
 
 
@@ -203,7 +203,7 @@ def test_components_that_hold_nothing_are_told_the_same_among_others() -> None:
             np.testing.assert_array_equal(field[i], part[0])
 
 
-def test_a_copy_of_what_answers_settles_anew_who_does(make_state: MakeState) -> None:
+def test_a_copy_of_what_answers_settles_again_who_does(make_state: MakeState) -> None:
     state = crowd(make_state, "gaussian", 3, 4, spread=2.0)
     weights = np.full(5, -np.log(5.0))
     stats = predictor.with_empty(state.prior, type(state.stats)(*(rows[:4] for rows in state.stats)))

@@ -52,7 +52,7 @@ def sent(snapshot: MixtureSnapshot) -> MixtureSnapshot:
 
 
 def test_it_answers_every_question_alike(snapshot: MixtureSnapshot) -> None:
-    """All to the bit, but that predictions are by a predictive cache made anew: all who were sent it say the same."""
+    """All to the bit, but that predictions are by a predictive cache made again: all who were sent it say the same."""
     got, too = sent(snapshot), sent(snapshot)
     for name in ("settings", "status", "points_seen", "decayed_count", "pruned_mass", "births_refused", "new_weight"):
         assert getattr(got, name) == getattr(snapshot, name), name

@@ -18,7 +18,7 @@ from shoal.sequential import assimilate_inplace
 
 
 def test_the_fit_is_that_of_points_left_out(stream: SimpleNamespace, family: str) -> None:
-    """Against statistics made anew from the other points."""
+    """Against statistics made again from the other points."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(90, 2)), 20.0 + rng.normal(size=(60, 2)), 90.0 + rng.normal(size=(9, 2))])
     x[20, 0] += 50.0  # an outlier, which the monitor clips

@@ -61,8 +61,8 @@ def test_a_known_variance_is_found_and_statistics_are_restated_in_its_units() ->
     found = reestimated(family, stats, 0.0)
     assert float(found.covariance) == pytest.approx(0.04, rel=0.1)
     assert 0.4 < float(found.prior_covariance) < 3.0
-    for told, anew in zip(restated(found, stats, family), found.suffstats(x, resp), strict=True):
-        np.testing.assert_allclose(told, anew, rtol=1e-9)
+    for told, rebuilt in zip(restated(found, stats, family), found.suffstats(x, resp), strict=True):
+        np.testing.assert_allclose(told, rebuilt, rtol=1e-9)
 
 
 def test_firmness_is_no_more_than_one_degree_of_freedom_a_component() -> None:

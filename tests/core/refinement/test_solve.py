@@ -139,9 +139,9 @@ def test_sweeps_of_a_trial_end_where_one_lowers_the_bound(monkeypatch: pytest.Mo
     assert swept == [parted.bound]
 
 
-@pytest.mark.parametrize(("n_clusters", "anew"), [(60, True), (70, False)])
+@pytest.mark.parametrize(("n_clusters", "restarted"), [(60, True), (70, False)])
 def test_many_components_are_not_searched_for_from_one(
-    n_clusters: int, anew: bool, monkeypatch: pytest.MonkeyPatch
+    n_clusters: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(3)
     z = np.arange(700) % n_clusters
@@ -151,7 +151,7 @@ def test_many_components_are_not_searched_for_from_one(
     one = Search.single_start
     monkeypatch.setattr(Search, "single_start", lambda *given: made.append(1) or one(*given))
     assert len(_solved(problem).stats[0]) == n_clusters
-    assert bool(made) == anew
+    assert bool(made) == restarted
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_progress_is_told_pass_by_pass() -> None:
 
 
 @pytest.mark.parametrize("confirmed", [False, True])
-def test_confirmed_components_that_move_are_not_searched_for_anew_in_many_rows(
+def test_confirmed_components_that_move_are_not_searched_for_again_in_many_rows(
     confirmed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Overlapping groups, blurred: the bound rises from where they stand, so that a search from one follows or not."""

@@ -29,7 +29,7 @@ def _pair(family: str, distance: float, ratio: int, n: int, n_past: int) -> Prob
 
 
 def _moves_no_mass(problem: Problem) -> None:
-    """The prior is estimated each time, and proposals are drawn anew each time; what is worth adopting is adopted."""
+    """The prior is estimated each time, and proposals are drawn again each time; what is worth adopting is adopted."""
     first = solve(problem, rng=np.random.default_rng(0))
     assert len(first.stats[0]) == 3
     problem = fed(problem, first)

@@ -174,7 +174,7 @@ def _pair_entropies(resp: np.ndarray) -> np.ndarray:
     return pairs
 
 
-def test_another_half_life_or_window_begins_the_window_anew(stream: SimpleNamespace) -> None:
+def test_another_half_life_or_window_begins_the_window_again(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(900, seed=3)
     settings = stream.settings(n_features=2, warmup_points=200, window=500)
     for change in ({"half_life": 5_000.0}, {"window": 400}, {"window_bytes": 4_000}):

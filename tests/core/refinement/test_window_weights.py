@@ -98,7 +98,7 @@ def test_components_are_confirmed_by_a_refinement_that_changed_nothing_until_one
 
 
 @pytest.mark.parametrize("begins", [0, 1, 70])
-def test_a_window_begun_anew_in_the_warm_up_stays_there_through_its_fits(begins: int) -> None:
+def test_a_window_begun_again_in_the_warm_up_stays_there_through_its_fits(begins: int) -> None:
     """Each fit learns the buffer again. The rows before the window stay past, which may not be available again."""
     x = np.random.default_rng(5).normal(size=(300, 2))
     settings = StreamSettings(n_features=2, warmup_points=200, window=2000, refinement=None)

@@ -65,7 +65,7 @@ def test_tuples_with_other_fields_and_tuples_of_an_edited_file_are_compiled_for_
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_file_is_compiled_anew(folder: Path, suffix: str, run: Callable[..., str]) -> None:
+def test_a_damaged_file_is_compiled_again(folder: Path, suffix: str, run: Callable[..., str]) -> None:
     assert run() == "True 1"
     (file,) = (folder / "cache").rglob(f"*.{suffix}")
     for damaged in (file.read_bytes()[:-20], b"cno_such_module\nName\n."):

@@ -55,8 +55,8 @@ def check_sweeps(family, n):
         labels = reference_sweep(family, ALPHA, labels, x, uniforms)
         sweep_inplace(family, ALPHA, chain, x, uniforms)
         assert_array_equal(chain.labels, labels)
-    for carried, anew in zip(live_stats(chain), component_stats(family, x, labels), strict=True):
-        assert_allclose(carried, anew, rtol=1e-12, atol=1e-10)
+    for carried, rebuilt in zip(live_stats(chain), component_stats(family, x, labels), strict=True):
+        assert_allclose(carried, rebuilt, rtol=1e-12, atol=1e-10)
 
 
 def test_kernel_equals_the_reference_sweep(family):

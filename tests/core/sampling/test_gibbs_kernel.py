@@ -52,7 +52,7 @@ def test_statistics_stay_those_of_the_labels(form: str, samplers: SimpleNamespac
 
 @pytest.mark.parametrize("name", ["gaussian", "diagonal"])
 def test_far_shifted_data_lose_no_more_than_the_shift_costs(name: str, samplers: SimpleNamespace) -> None:
-    """At an offset of 1e6 points themselves are known to 1e-10; the statistics are as good as made anew."""
+    """At an offset of 1e6 points themselves are known to 1e-10; the statistics are as good as made again."""
     family = FAMILIES[name].weak(3)
     x = samplers.points(60, 3) + 1e6
     rng = np.random.default_rng(3)
@@ -68,7 +68,7 @@ def test_far_shifted_data_lose_no_more_than_the_shift_costs(name: str, samplers:
     [NormalInverseWishart(np.zeros(2), 1.0, 4.0, np.eye(2)), NormalInverseGamma(np.zeros(2), 1.0, 2.0, np.ones(2))],
     ids=lambda family: family.name,
 )
-def test_component_that_one_point_made_wide_is_made_anew_without_it(family: Any, samplers: SimpleNamespace) -> None:
+def test_component_that_one_point_made_wide_is_made_again_without_it(family: Any, samplers: SimpleNamespace) -> None:
     """Without the outlier variances fall by 1e12: a downdate would keep four digits."""
     x = np.vstack([0.1 * samplers.points(9, 2), [[1e6, 1e6]]])
     chain = start_chain(family, np.zeros(10, dtype=np.int64))

@@ -92,8 +92,8 @@ def test_statistics_stay_those_of_the_labels(form: str, how: Proposals, samplers
     assert moved > 10
     fresh = component_stats(family, x, chain.labels)
     cache = take(chain.cache, slice(0, chain.n_components))
-    for carried, anew in zip((*live_stats(chain), *cache), (*fresh, *refresh(family, fresh)), strict=True):
-        assert_allclose(carried, anew, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(anew).max()))
+    for carried, rebuilt in zip((*live_stats(chain), *cache), (*fresh, *refresh(family, fresh)), strict=True):
+        assert_allclose(carried, rebuilt, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(rebuilt).max()))
 
 
 def divided(family: Any, x: Any, uniforms: Any, target: Any, scans: int, sequential: bool) -> tuple[float, Any]:

@@ -42,7 +42,7 @@ def draw(name: str, n: int, seed: int) -> Any:
     family, rng = PRIORS[name], np.random.default_rng([seed, n, *name.encode()])
     parameters = family.sample_parameters(family.posterior(family.empty_stats(3)), rng)
     x = family.sample_points(parameters, n, rng)[rng.integers(3, size=n), np.arange(n)]
-    return family.domain.held(np.asarray(x.toarray() if hasattr(x, "toarray") else x))
+    return family.domain.convert(np.asarray(x.toarray() if hasattr(x, "toarray") else x))
 
 
 def most_probable(family: Any, x: Any, concentration: float) -> float:

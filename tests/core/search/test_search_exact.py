@@ -111,7 +111,7 @@ def test_caps_hold_against_points_chosen_to_break_them(prior_name: str, searches
                 extra = np.maximum(np.rint(extra), 0.0)
                 extra = np.minimum(extra, 1.0) if binary else extra
             for m in range(len(extra) + 1):
-                grown = family.domain.held(np.vstack([held, extra[:m]]))
+                grown = family.domain.convert(np.vstack([held, extra[:m]]))
                 params = family.posterior(family.suffstats(grown, np.ones((3 + m, 1))))
                 assert family.log_predictive(params, x[3:4])[0, 0] <= cap + 1e-9
 

@@ -66,12 +66,12 @@ def test_cuts_growth_and_form_leave_the_bits(sva, case):
     assert sva.same_bits(whole, sva.drive(prior, rules, SparseRows.of(x)))
 
 
-def test_work_made_anew_is_the_work_carried_along(sva, case):
+def test_work_made_again_is_the_work_carried_along(sva, case):
     prior, x = case.make(30, n=3_000)
     components = sva.drive(prior, sva.rules(), x).components
     fresh = refresh(prior, components.stats)
-    for carried, anew in zip(components.cache, fresh, strict=True):
-        assert_allclose(carried, anew, rtol=1e-11)
+    for carried, rebuilt in zip(components.cache, fresh, strict=True):
+        assert_allclose(carried, rebuilt, rtol=1e-11)
 
 
 def test_unused_terms_change_nothing(sva):

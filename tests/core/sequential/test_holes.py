@@ -58,7 +58,7 @@ def test_a_holed_point_is_divided_as_by_enumeration_of_its_values() -> None:
     point = np.array([[1.0, NAN, 0.0, NAN]])
     fits = all_points(4)[(all_points(4)[:, 0] == 1) & (all_points(4)[:, 2] == 0)]
     with_prior = type(before)(*(np.concatenate(pair) for pair in zip(before, prior.empty_stats(1), strict=True)))
-    each = prior.log_predictive(prior.posterior(with_prior), prior.domain.held(fits))
+    each = prior.log_predictive(prior.posterior(with_prior), prior.domain.convert(fits))
     joint = logsumexp(each, axis=0) + np.log(np.append(before.mass, settings.concentration))
     snapshot = snapshot_of(state)
     told = snapshot.predict(point)
@@ -126,7 +126,7 @@ def test_holes_of_the_window_are_drawn_before_a_refinement(family: str) -> None:
     x, _ = clusters(500, seed=6, share=0.3)
     x = np.where(np.isnan(x), NAN, (x > 4).astype(float)) if family == "bernoulli" else x
     state = learnt(StreamSettings(n_features=3, family=family, missing="marginal", warmup_points=150), x)
-    rows = state.settings.domain.held(x[state.past.offset :])
+    rows = state.settings.domain.convert(x[state.past.offset :])
     problem = window_problem(state, rows)
     whole = problem.rows.toarray() if family == "bernoulli" else problem.rows
     known = ~np.isnan(x[state.past.offset :])

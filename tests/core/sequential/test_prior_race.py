@@ -1,4 +1,4 @@
-"""The race of priors: rounds go on from where they ended, and the winner is that of a race run anew."""
+"""The race of priors: rounds go on from where they ended, and the winner is that of a race run again."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from shoal.sequential.prior.race import Trials, best_of, n_scored, rounds
 
 
 @pytest.mark.parametrize("family", ["known_covariance", "diagonal", "gaussian", "poisson"])
-def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: SimpleNamespace) -> None:
+def test_a_trial_that_goes_on_is_one_that_starts_over(family: str, stream: SimpleNamespace) -> None:
     """To the bit, stage after stage, with other priors tried in between, in the same arrays; also where the first rows
     had no room for the births that all of them have."""
     rng = np.random.default_rng(2)
@@ -26,20 +26,20 @@ def test_a_trial_that_goes_on_is_one_that_begins_anew(family: str, stream: Simpl
         priors = [kind.weak(3, variance, mean_strength=variance, dof=100.0) for variance in (1e-6, 1.0, 10.0)]
     tried = Trials(settings, priors[0], x)
     held: list[trials.TrialProgress | None] = [None] * len(priors)
-    began_anew = []
+    began_again = []
     for end in (50, 130, 200):
         scores = []
         for i, prior in enumerate(priors):
             scores.append(tried.run(prior, end, held[i]).score)
             held[i] = tried.progress()
-        began_anew.append([one is None for one in held])
+        began_again.append([one is None for one in held])
     resumed = [tried.run(prior, len(x), own) for prior, own in zip(priors, held, strict=True)]
     for prior, trial in zip(priors, resumed, strict=True):
-        anew = Trials(settings, prior, x).run(prior, len(x))
-        assert trial.score == anew.score
-        np.testing.assert_array_equal(trial.labels, anew.labels)
+        rebuilt = Trials(settings, prior, x).run(prior, len(x))
+        assert trial.score == rebuilt.score
+        np.testing.assert_array_equal(trial.labels, rebuilt.labels)
     if family != "poisson":
-        assert began_anew == [[True, False, False]] * 3, "both ways are walked"
+        assert began_again == [[True, False, False]] * 3, "both ways are walked"
     assert len({trial.score for trial in resumed}) > 1
 
 
@@ -61,8 +61,8 @@ def test_halving_stages(n_rows: int, n_priors: int, expected: list[tuple[int, in
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("family", ["diagonal", "gaussian"])
-def test_the_prior_chosen_is_the_winner_of_stages_run_anew(family: str, times: int, stream: SimpleNamespace) -> None:
-    """By another road: every trial begins anew, and all are held at once."""
+def test_the_prior_chosen_is_the_winner_of_stages_run_again(family: str, times: int, stream: SimpleNamespace) -> None:
+    """By another road: every trial begins again, and all are held at once."""
     settings = stream.settings(n_features=2, family=family)
     x, _ = stream.nine(400)
     z = (x - x.mean(axis=0)) / x.std(axis=0)
@@ -115,7 +115,7 @@ def test_halving_spares_most_of_the_rows_and_loses_little(
     assert max(cache) <= 0.6 * len(priors) * 1_000
 
 
-def test_a_trial_that_would_keep_too_much_begins_anew(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_would_keep_too_much_starts_over(stream: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stream.settings(n_features=2, family="diagonal")
     x, _ = stream.nine(300)
     kept = choose_prior(x, settings)
@@ -138,6 +138,6 @@ def test_of_sparse_counts_with_many_components_a_trial_goes_on_alike(stream: Sim
     held = tried.progress()
     assert held is not None
     assert len(held.kept[0]) > 10
-    resumed, anew = tried.run(prior, 600, held), Trials(settings, prior, SparseRows.of(x)).run(prior, 600)
-    assert resumed.score == anew.score
-    np.testing.assert_array_equal(resumed.labels, anew.labels)
+    resumed, rebuilt = tried.run(prior, 600, held), Trials(settings, prior, SparseRows.of(x)).run(prior, 600)
+    assert resumed.score == rebuilt.score
+    np.testing.assert_array_equal(resumed.labels, rebuilt.labels)

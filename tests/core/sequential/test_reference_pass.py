@@ -90,12 +90,12 @@ def test_cuts_and_full_arrays_change_nothing_but_rounding(sva: SimpleNamespace, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_kernel_goes_on_from_the_predictive_cache_made_anew(sva: SimpleNamespace, form: str) -> None:
+def test_the_kernel_goes_on_from_the_predictive_cache_made_again(sva: SimpleNamespace, form: str) -> None:
     """To the bit from what `refresh` gives for the statistics."""
     prior, x = case(sva, form, n=160)
     plain = sva.drive(prior, sva.rules(), x[:80], engine=reference_pass_inplace)
-    for carried, anew in zip(plain.components.cache, refresh(prior, plain.components.stats), strict=True):
-        assert carried.tobytes() == anew.tobytes()
+    for carried, rebuilt in zip(plain.components.cache, refresh(prior, plain.components.stats), strict=True):
+        assert carried.tobytes() == rebuilt.tobytes()
     whole = sva.drive(prior, sva.rules(), x)
     on = sva.drive(prior, sva.rules(), x[80:], start=plain.components, seen=80)
     assert_array_equal(on.labels, whole.labels[80:])

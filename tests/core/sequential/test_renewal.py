@@ -1,4 +1,4 @@
-"""The predictive cache made anew by the kernel is that of NumPy and LAPACK."""
+"""The predictive cache made again by the kernel is that of NumPy and LAPACK."""
 
 import numpy as np
 import pytest
@@ -60,8 +60,8 @@ def test_the_empty_component_of_a_diagonal_prior_is_that_of_a_full_one_to_the_bi
         for _ in range(20):
             scale = np.diag(rng.gamma(1.0, size=d))
             prior = NormalInverseWishart(rng.normal(size=d), rng.gamma(1.0), d - 1 + 50.0 * rng.gamma(1.0), scale)
-            anew = refresh(prior, prior.empty_stats(2))  # of one row the quick way is taken here, too
-            for quick, whole in zip(kernel_prior(prior).empty, anew, strict=True):
+            rebuilt = refresh(prior, prior.empty_stats(2))  # of one row the quick way is taken here, too
+            for quick, whole in zip(kernel_prior(prior).empty, rebuilt, strict=True):
                 np.testing.assert_array_equal(quick, whole[:1])
             assert kernel_prior(prior).constants.diagonal
     full = NormalInverseWishart(np.zeros(2), 1.0, 3.0, np.array([[2.0, 0.5], [0.5, 1.0]]))

@@ -55,7 +55,7 @@ def settings(stream: SimpleNamespace, family: str = "gaussian", **others: Any) -
 
 
 @EACH_CHANGE
-def test_a_change_of_scale_is_found_and_mended(
+def test_a_change_of_scale_is_found_and_corrected(
     stream: SimpleNamespace, family: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agreement was .98 or more; without the looks it was .00."""

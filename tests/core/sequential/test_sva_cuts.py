@@ -57,10 +57,10 @@ def test_no_points(sva, form):
     assert (result.n_components, result.calls) == (0, 0)
 
 
-def test_work_made_anew_is_the_work_carried_along(sva, form):
+def test_work_made_again_is_the_work_carried_along(sva, form):
     """To rounding: thousands of rank-one updates against one factorisation of the statistics."""
     prior, x = sva.prior(form, 16), sva.clusters(4_000, 16, seed=6)
     components = sva.drive(prior, sva.rules(), x).components
     fresh = refresh(prior, components.stats)
-    for name, carried, anew in zip(fresh._fields, components.cache, fresh, strict=True):
-        np.testing.assert_allclose(carried, anew, rtol=1e-10, atol=1e-10 * np.abs(anew).max(), err_msg=name)
+    for name, carried, rebuilt in zip(fresh._fields, components.cache, fresh, strict=True):
+        np.testing.assert_allclose(carried, rebuilt, rtol=1e-10, atol=1e-10 * np.abs(rebuilt).max(), err_msg=name)

@@ -65,7 +65,7 @@ def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
 def test_kernel_equals_the_reference_for_counts(sva, family):
     kind, rng = FAMILIES[family], np.random.default_rng(5)
     rates = rng.gamma(0.3, 3.0, (5, 12))[rng.integers(5, size=600)]
-    x = kind.domain.held(
+    x = kind.domain.convert(
         (rng.random(rates.shape) < rates / 4).astype(float)
         if family == "bernoulli"
         else rng.poisson(rates).astype(float)

@@ -143,7 +143,7 @@ def test_every_conjugate_family(name: str) -> None:
     family, rng = FAMILIES[name].weak(3), np.random.default_rng(0)
     x = rng.poisson(2.0, size=(50, 3)).astype(float)
     x = np.minimum(x, 1.0) if name == "bernoulli" else x
-    fit = fit_tfv(family, family.domain.held(x), max_iter=3, batch_size=16, rng=rng)
+    fit = fit_tfv(family, family.domain.convert(x), max_iter=3, batch_size=16, rng=rng)
     assert np.isfinite(fit.elbo)
     assert len(fit.elbo_history) == 4
 

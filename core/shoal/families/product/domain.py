@@ -11,7 +11,7 @@ from shoal.points.rows import Points
 
 @dataclass(frozen=True)
 class ProductDomain(Domain):
-    """Rows whose columns are in the domains of their blocks. Points are held as tables."""
+    """Rows whose columns are in the domains of their blocks. Points have the form of tables."""
 
     parts: tuple[tuple[Domain, tuple[int, ...]], ...] = ()
     """Domain and columns of each block."""
@@ -24,9 +24,9 @@ class ProductDomain(Domain):
         return row
 
     def held(self, x: Any) -> Points:
-        """Points that have been checked before."""
-        held: Points = x.toarray() if hasattr(x, "toarray") else x
-        return held
+        """Points (N, D) that have been checked before, as a table."""
+        table: Points = x.toarray() if hasattr(x, "toarray") else x
+        return table
 
     def _check_table(self, x: Array, holes: bool) -> None:
         """Raise OutsideDomainError for the first row that some block refuses."""

@@ -123,7 +123,7 @@ def _of_blocks(rows: Points, settings: StreamSettings, blocks: tuple[ColumnBlock
             feature_names=None,
             level_names=None,
         )
-        chosen = choose_prior(own.domain.held(np.asarray(rows)[:, block.columns]), own, thorough=thorough)
+        chosen = choose_prior(own.domain.convert(np.asarray(rows)[:, block.columns]), own, thorough=thorough)
         location[block.columns], scale[block.columns], jitter[block.columns] = chosen[:3]
         priors.append(chosen.prior)
         findings += [f"columns of {block.kind.name}: {finding}" for finding in chosen.findings]
