@@ -167,7 +167,7 @@ def stored_rows(out: Path) -> list[dict[str, Any]]:
 
 
 def save(out: Path, row: dict[str, Any]) -> None:
-    """Write the file anew, with this line in place of an earlier one."""
+    """Write the whole file again, with this line in place of an earlier one."""
     key = ("set", "rows", "method")
     kept = [old for old in stored_rows(out) if any(str(old[field]) != str(row[field]) for field in key)]
     rows = [*kept, row]

@@ -6,7 +6,7 @@
 
 Every measurement is a process of its own with one thread for BLAS and one for Numba. Within a round, all learners take
 turns on the same draw of a stream. Medians over three rounds go to benchmarks/results/peers.csv and replace older ones
-of the same stream and learner. peers.png shows them. A learner that has used `--patience` seconds on a stream gets no
+of the same stream and learner. peers.png shows them. A learner that has used `--limit-s` seconds on a stream gets no
 further round there. `--quick` is one round of 10,000 rows, into peers-quick.csv. A learner whose package is missing is
 skipped with a message. shoal does not require `river`: `pip install river`.
 """
@@ -69,13 +69,13 @@ def learners(only: list[str] | None) -> list[str]:
     return [name for name in names if only is None or any(part in name for part in only)]
 
 
-def compare(table: Table, workload: str, names: list[str], rows: int, rounds: int, patience: float) -> None:
+def compare(table: Table, workload: str, names: list[str], rows: int, rounds: int, limit_s: float) -> None:
     """Measure the learners on one stream and write their lines."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
     for seed in range(rounds):
         for name in names:
-            if spent[name] > patience:
+            if spent[name] > limit_s:
                 continue
             began = time.monotonic()
             one = measured(workload, name, rows, seed)
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, 10,000 rows")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--patience", type=float, default=40.0, help="seconds on a stream, over which no further round")
+    parser.add_argument("--limit-s", type=float, default=40.0, help="seconds on a stream, over which no further round")
     parser.add_argument("--rows", type=int, default=100_000, help="of a stream; some have a tenth, or ten times that")
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append")
     parser.add_argument("--learner", action="append", help="only learners whose name holds this, or one of these")
@@ -101,7 +101,7 @@ def main() -> None:
     table = Table(path, FIELDS, ("workload", "learner"))
     for workload in chosen:
         print(workload, flush=True)
-        compare(table, workload, learners(options.learner), rows, rounds, options.patience)
+        compare(table, workload, learners(options.learner), rows, rounds, options.limit_s)
     if importlib.util.find_spec("matplotlib") is None:
         print("matplotlib is not installed: nothing is drawn (pip install matplotlib)")
         return

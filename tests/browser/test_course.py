@@ -202,7 +202,7 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     page.wait_for_function("n => document.querySelectorAll('.table-of-map tbody tr').length === n", arg=stored)
 
 
-def test_a_stream_that_is_made_anew_is_followed_from_its_beginning(
+def test_a_stream_that_is_made_again_is_followed_from_its_beginning(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
     opened = visit()

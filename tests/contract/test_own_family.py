@@ -218,7 +218,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.anyio
 async def test_the_service_serves_it(http: httpx.AsyncClient) -> None:
     x, z = waits(600)
-    StreamingDPMixture(WaitingTimes.name, prior=PRIOR).fit(x)  # compiles outside of the service's patience
+    StreamingDPMixture(WaitingTimes.name, prior=PRIOR).fit(x)  # compiles outside of the service's time limits
     prior = {"shape": [1.5] * 6, "rate": [1.0] * 6}
     made = await http.put("/streams/queue", json={"n_features": 6, "family": "waiting_times", "prior": prior})
     assert made.status_code == 201, made.text

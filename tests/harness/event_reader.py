@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from shoal_service.wire.models import EventOut
 
 
@@ -37,7 +37,7 @@ class Reader:
     async def blocks(self) -> AsyncIterator[dict[str, str]]:
         """Each event, or comment, as its fields."""
         while True:
-            chunk = await asyncio.wait_for(self.chunks.get(), PATIENCE_S)
+            chunk = await asyncio.wait_for(self.chunks.get(), LONGEST_WAIT_S)
             for block in chunk.decode().split("\n\n"):
                 if block:
                     yield dict(line.split(": ", 1) for line in block.splitlines())

@@ -10,7 +10,7 @@ import httpx
 import yaml
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from harness.web import WEB
 
 
@@ -53,4 +53,4 @@ def running_prometheus(binary: str, folder: Path, configuration: dict[str, Any])
         yield server
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(LONGEST_WAIT_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 
 
 @dataclass
@@ -45,17 +45,17 @@ class RedisServer:
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([self.binary, *arguments], stdout=subprocess.DEVNULL)
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LONGEST_WAIT_S
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                # As whoever keeps a server running would: killed while it rewrote its file after a torn end, it mends
+                # As whoever keeps a server running would: killed while it rewrote its file after a torn end, it repairs
                 # that end at one start ("the truncated file is not the last file"), exits, and is well at the next.
                 self.process = subprocess.Popen([self.binary, *arguments], stdout=subprocess.DEVNULL)
             with contextlib.suppress(redis.exceptions.ConnectionError), self.client() as client:
                 if client.ping():
                     return
             time.sleep(0.05)
-        raise TimeoutError(f"redis-server did not answer on port {self.port} within {PATIENCE_S:g} s")
+        raise TimeoutError(f"redis-server did not answer on port {self.port} within {LONGEST_WAIT_S:g} s")
 
     def client(self) -> redis.Redis:
         """A client without retries of its own."""

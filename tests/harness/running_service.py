@@ -11,7 +11,7 @@ import httpx
 
 from harness.ports import free_port
 from harness.preforked import Preforked, can_fork_for
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 from harness.web import WEB
 
 
@@ -39,7 +39,7 @@ class RunningService:
         }
         self.process: Preforked | subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout_s: float = PATIENCE_S) -> float:
+    def start(self, timeout_s: float = LONGEST_WAIT_S) -> float:
         """Start and wait until it is ready; gives the seconds that this took."""
         began = time.monotonic()
         self.launch()
@@ -77,7 +77,7 @@ class RunningService:
             self.process.wait()
             self.process = None
 
-    def terminate(self, timeout_s: float = PATIENCE_S) -> int:
+    def terminate(self, timeout_s: float = LONGEST_WAIT_S) -> int:
         """SIGTERM, and the exit code once it has gone; raises TimeoutExpired past the limit."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)

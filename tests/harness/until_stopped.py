@@ -3,7 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 
-from harness.waiting import PATIENCE_S
+from harness.waiting import LONGEST_WAIT_S
 
 
 class UntilStopped(threading.Thread, ABC):
@@ -29,7 +29,7 @@ class UntilStopped(threading.Thread, ABC):
     def end(self) -> None:
         """Stop after the turn that is made, and raise what went wrong."""
         self.stop.set()
-        self.join(PATIENCE_S)
+        self.join(LONGEST_WAIT_S)
         assert not self.is_alive()
         if self._failure is not None:
             raise self._failure

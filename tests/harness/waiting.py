@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 120.0
+LONGEST_WAIT_S = 120.0
 
 
-def eventually(look: Callable[[], T], what: Any = None, *, limit_s: float = PATIENCE_S, pause_s: float = 0.02) -> T:
+def eventually(look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float = 0.02) -> T:
     """The first result of `look` that is true. `what` says what did not come; it may be a function."""
     until = time.monotonic() + limit_s
     while not (found := look()):
@@ -23,7 +23,7 @@ def eventually(look: Callable[[], T], what: Any = None, *, limit_s: float = PATI
 
 
 async def eventually_async(
-    look: Callable[[], T], what: Any = None, *, limit_s: float = PATIENCE_S, pause_s: float = 0.01
+    look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float = 0.01
 ) -> T:
     """The same in an event loop."""
     until = time.monotonic() + limit_s

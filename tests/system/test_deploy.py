@@ -16,7 +16,7 @@ import redis
 import yaml
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal_service.access import secret_keys
 from shoal_service.app import create_app
 from shoal_service.errors import HostNotAllowedError
@@ -153,7 +153,7 @@ def test_redis_of_the_manifest_starts_with_its_password(tmp_path: Path, redis_bi
             stranger.ping()
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(LONGEST_WAIT_S)
 
 
 def _answers(client: redis.Redis) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.fleet import Fleet
 from harness.redis_server import RedisServer, running_redis
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal.mixture import StreamSettings
 from shoal_service.store.redis import RedisStore
 
@@ -49,7 +49,7 @@ def test_the_streams_of_a_killed_learner_are_led_again_and_no_other_changes_hand
             for n in range(streams):
                 store.create_stream(f"s{n}", str(uuid.uuid4()), SETTINGS, max_streams=streams)
             store.close()
-            seconds_until(server, streams, set(pids), PATIENCE_S)
+            seconds_until(server, streams, set(pids), LONGEST_WAIT_S)
             # Each leads a third, up to four deviations of the hash, and fewer if it was slow as the streams came:
             # what others then took stays there for a while. `test_leases.py` has the exact split.
             eventually(
@@ -57,7 +57,7 @@ def test_the_streams_of_a_killed_learner_are_led_again_and_no_other_changes_hand
             )
             time.sleep(watched_s)
             fleet.learners[0].kill()
-            took_s = seconds_until(server, streams, set(pids[1:]), PATIENCE_S)
+            took_s = seconds_until(server, streams, set(pids[1:]), LONGEST_WAIT_S)
             print(f"{streams} streams led again after {took_s:.1f} s: {leaders(server)}")  # noqa: T201 - the figures
             time.sleep(watched_s)
             for learner in fleet.learners:

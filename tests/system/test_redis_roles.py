@@ -21,7 +21,7 @@ import pytest
 from harness.fleet import Fleet
 from harness.redis_server import running_redis
 from harness.running_service import RunningService
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from harness.web import WEB
 from shoal.mixture import StreamSettings, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state
@@ -65,7 +65,7 @@ def batches(n: int, seed: int) -> list[list[list[float]]]:
 
 def insist(urls: list[str], method: str, path: str, rng: random.Random, **request: Any) -> httpx.Response:
     """Ask one process or another until one answers other than "not now", as a client with retries does."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     while time.monotonic() < until:
         try:
             reply = WEB.request(method, rng.choice(urls) + path, **request)
@@ -232,7 +232,7 @@ def test_many_kills_of_learners_apis_and_redis(fleet_of: Open, seed: int) -> Non
 
 def until_leader_is(fleet: Fleet, wanted: RunningService | None, but: RunningService | None = None) -> RunningService:
     """Wait for a leader: the one wanted, or any but one."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_WAIT_S
     while time.monotonic() < until:
         leader = fleet.leader()
         if leader is not None and leader is not but and wanted in (None, leader):

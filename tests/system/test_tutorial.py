@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from harness.ports import free_port
-from harness.waiting import PATIENCE_S, eventually
+from harness.waiting import LONGEST_WAIT_S, eventually
 from harness.web import WEB
 
 pytestmark = pytest.mark.system
@@ -69,7 +69,7 @@ def shell(tmp_path: Path) -> Iterator[tuple[Shell, int]]:
     finally:
         os.killpg(found.process.pid, signal.SIGTERM)
         with found.process:
-            found.process.wait(PATIENCE_S)
+            found.process.wait(LONGEST_WAIT_S)
 
 
 def is_ready(port: int) -> bool:

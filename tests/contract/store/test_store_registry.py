@@ -154,7 +154,7 @@ def test_a_known_key_is_answered_whatever_settings_are_expected(line: Any) -> No
     assert change(expected_settings=b"{}") == first._replace(replayed=True)
 
 
-def test_a_stream_made_again_begins_anew(line: Any, store: Store, new_line: Any) -> None:
+def test_a_stream_made_again_starts_over(line: Any, store: Store, new_line: Any) -> None:
     line.keyed("k")
     line.add()
     line.save(1)

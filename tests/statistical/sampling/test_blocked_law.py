@@ -100,7 +100,7 @@ def expectations() -> np.ndarray:
 
 
 def worst_score(family: AnyFamily, start: Start, runs: int, seed: int) -> float:
-    """The largest |Student t| over the statistics: labels swept, points drawn anew given them, from exact draws."""
+    """The largest |Student t| over the statistics: labels swept, points drawn again given them, from exact draws."""
     rng = np.random.default_rng(seed)
     averages = np.empty((runs, 6))
     for run in range(runs):

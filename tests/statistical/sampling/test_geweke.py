@@ -1,4 +1,4 @@
-"""Geweke's joint distribution test (2004) of the sampler: points are drawn anew given labels between sweeps.
+"""Geweke's joint distribution test (2004) of the sampler: points are drawn again given labels between sweeps.
 
 Sweep, points given labels, sweep, ...: if the sweep leaves p(labels | points) as it is, this chain leaves the joint
 law as it is, and the labels keep the restaurant's law, which is known exactly. Every run starts with an exact draw and
