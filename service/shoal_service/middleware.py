@@ -23,7 +23,7 @@ from shoal_service.errors import NotReadyError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.request_log import CUT_OFF, RequestLog, route_of
-from shoal_service.routes.answers import problem_response
+from shoal_service.routes.answers import HEADERS_ONLY, problem_response
 from shoal_service.routes.authorization import audit_fields
 from shoal_service.tracing import end_request, server_span, tracing
 from shoal_service.wire import check_host
@@ -50,7 +50,7 @@ class RequestMiddleware:
             return
         answer_only = scope["method"] == "HEAD"
         if answer_only:  # RFC 9110, 9.3.2: like GET, without the content
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", HEADERS_ONLY: True}
         headers = dict(reversed(scope["headers"]))  # the first of a name counts
         request_id = _request_id(headers.get(b"x-request-id"))
         bind_contextvars(request_id=request_id)  # not reset: each request runs in a task of its own

@@ -11,6 +11,8 @@ from shoal_service.problems import Problem
 from shoal_service.streams import Label, LearntRows, texts_of
 
 JSON = "application/json"
+HEADERS_ONLY = "shoal.headers_only"
+"""Name in the scope of a request whose answer has no content, a HEAD."""
 
 
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from shoal_service.access import READ
 from shoal_service.errors import NotReadyError, ParameterError, ServiceError
 from shoal_service.routes import docs
+from shoal_service.routes.answers import HEADERS_ONLY
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.streams import EventPlace, Feed, FeedEvent, Label, Stream, event_fields, event_id, labelled
@@ -76,9 +77,8 @@ async def events(
     asked = last_event_id if last_event_id is not None else after
     place, gap = _begin(stream, feed, max(feed.end, EventPlace(view.seq + 1, 0)), asked)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(
-        _written(service, stream, feed, place, gap), media_type="text/event-stream; charset=utf-8", headers=headers
-    )
+    written = _nothing() if HEADERS_ONLY in request.scope else _written(service, stream, feed, place, gap)
+    return StreamingResponse(written, media_type="text/event-stream; charset=utf-8", headers=headers)
 
 
 def event_place(stream: Stream, asked: str) -> EventPlace:
@@ -104,6 +104,11 @@ def _begin(stream: Stream, feed: Feed, now: EventPlace, asked: str | None) -> tu
     if incarnation != stream.record.incarnation:
         return feed.begins, "the stream was deleted and created again"
     return EventPlace(int(seq) + 1, 0) if int(nth) >= _LAST else EventPlace(int(seq), int(nth)).next, None
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """End at once: an answer without content would otherwise hold its connection for ever."""
+    yield b""
 
 
 async def _written(

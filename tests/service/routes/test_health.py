@@ -216,6 +216,15 @@ async def test_head_answers_as_get_without_the_content(running: Any, clusters: A
 
 
 @ON_MEMORY
+async def test_head_of_the_events_ends(running: Any) -> None:
+    """It held its connection for ever, and the next request on it got no answer."""
+    await running.ingest([[0.0, 1.0]])
+    reply = await asyncio.wait_for(running.http.head("/events"), LONGEST_WAIT_S)
+    assert (reply.status_code, reply.content) == (200, b"")
+    assert reply.headers["content-type"].startswith("text/event-stream")
+
+
+@ON_MEMORY
 async def test_a_fault_of_our_own_says_nothing_of_its_insides(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret insides")
