@@ -148,7 +148,7 @@ async def ingest(
     await limits.check_may_create(name)
     await service.streams.prepare_ingest(name, create=create)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
-        key = await key_of(service, idempotency_key, upload, columns)
+        key = await key_of(service, idempotency_key, upload, columns, step)
         body, kind, encoding = upload
         form = await service.streams.point_form(name, create=create)
         points = await service.decoder.decode(body, kind, content_encoding=encoding, columns=columns, **form._asdict())

@@ -14,7 +14,7 @@ from shoal_service.routes.compute import Compute
 from shoal_service.routes.uploads import Upload, Uploads
 from shoal_service.routes.warming import Warmth
 from shoal_service.settings import Settings
-from shoal_service.store import IdempotencyKey, Store
+from shoal_service.store import IdempotencyKey, SourceStep, Store
 from shoal_service.streams import (
     DEFAULT_STREAM,
     DeadLetterService,
@@ -154,11 +154,15 @@ IdempotencyKeyHeader = Annotated[
 
 
 async def key_of(
-    service: Service, key: str | None, upload: Upload, columns: RecordColumns | None = None
+    service: Service,
+    key: str | None,
+    upload: Upload,
+    columns: RecordColumns | None = None,
+    source: SourceStep | None = None,
 ) -> IdempotencyKey | None:
     """The key of a request, or None if it has none. Raises ParameterError for a bad key."""
     if key is None:
         return None
     check_idempotency_key(key)
-    digest = await service.compute(len(upload.body), request_digest, *upload, columns)
+    digest = await service.compute(len(upload.body), request_digest, *upload, columns, source)
     return IdempotencyKey(key, digest)

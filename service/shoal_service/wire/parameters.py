@@ -83,10 +83,15 @@ def check_idempotency_key(key: str) -> str:
 
 
 def request_digest(
-    body: Body, content_type: str | None, content_encoding: str | None, columns: RecordColumns | None = None
+    body: Body,
+    content_type: str | None,
+    content_encoding: str | None,
+    columns: RecordColumns | None = None,
+    source: tuple[str | None, ...] | None = None,
 ) -> bytes:
     """SHA-256 (32 bytes) of a request. It tells a retry from another request with the same key.
 
+    `source`: the step of a source that the batch is, in words.
     A large body takes a while, and does not hold the lock of the interpreter: hash it in a thread.
     """
     digest = hashlib.sha256()
@@ -97,6 +102,8 @@ def request_digest(
         )  # with its length, so that no two requests give the same bytes
     if columns:
         digest.update(msgspec.msgpack.encode(columns))
+    if source is not None:
+        digest.update(msgspec.msgpack.encode(source))
     digest.update(body)
     return digest.digest()
 

@@ -29,6 +29,21 @@ async def test_the_same_request_again_gets_the_first_answer_and_stores_nothing(r
     assert running.tails() == before
 
 
+@ON_MEMORY
+async def test_a_key_does_not_answer_for_another_step_of_a_source(running: Any) -> None:
+    """The points came again, the position stayed where it was, and the answer was that of a stored batch."""
+    plain = await running.http.post("/ingest", content=BODY, headers=headers("k"))
+    first = "/ingest?source=orders&position=5"
+    assert plain.status_code == 202
+    assert (await running.http.post(first, content=BODY, headers=headers("k"))).status_code == 422
+    for replayed in (None, "true"):
+        reply = await running.http.post(first, content=BODY, headers=headers("step"))
+        assert (reply.status_code, reply.headers.get("idempotency-replayed")) == (202, replayed)
+    following = await running.http.post(first + "9&position_before=5", content=BODY, headers=headers("step"))
+    assert (following.status_code, following.json()["type"]) == (422, "/problems/idempotency-mismatch")
+    assert [one["position"] for one in (await running.json("/sources"))["sources"]] == ["5"]
+
+
 @pytest.mark.parametrize(
     ("content", "more"),
     [
