@@ -65,9 +65,10 @@ async def events(
     - Clusters: `cluster-born`, `cluster-gone`, `cluster-merged`, `cluster-split`, `cluster-regrouped` and
       `cluster-renamed`, with ids of clusters as parents and children.
 
-    Ids are positions in the log and stay the same after a restart. A client that returns too late, reads too slowly or
-    names another incarnation first gets an event `gap`. It should then read `/components` again. Otherwise the first
-    block has an `id` and no event, so that a client whose connection is lost before the first event misses none.
+    Ids are positions in the log and stay the same after a restart. A client first gets an event `gap` if it returns too
+    late, reads too slowly, or names another incarnation or an event that is still to come. It should then read
+    `/components` again. Otherwise the first block has an `id` and no event, so that a client whose connection is lost
+    before the first event misses none.
     """
     service, name = service_of(request), stream_of(request)
     service.streams.known.refuse_when_stopping()
@@ -75,7 +76,10 @@ async def events(
     feed = stream.view_source.feed
     view = await stream.view(None, LOAD_S)  # loaded: the feed knows where it begins
     asked = last_event_id if last_event_id is not None else after
-    place, gap = _begin(stream, feed, max(feed.end, EventPlace(view.seq + 1, 0)), asked)
+    now = max(feed.end, EventPlace(view.seq + 1, 0))
+    place, gap = _begin(stream, feed, now, asked)
+    if place > now and place > EventPlace((await stream.tail()).seq + 1, 0):  # the view may be behind another process
+        place, gap = feed.begins, "the stream has not come so far; perhaps an older copy of it was put back"
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     written = _nothing() if HEADERS_ONLY in request.scope else _written(service, stream, feed, place, gap)
     return StreamingResponse(written, media_type="text/event-stream; charset=utf-8", headers=headers)
