@@ -337,6 +337,31 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
         assert colours == [colour_of(id_, dark=is_dark) for id_ in [*range(48), -1]]
 
 
+def test_long_names_on_the_map_neither_hide_one_another_nor_are_cut_at_its_edge(visit: Callable[..., Visit]) -> None:
+    placed = visit().open("/").evaluate(
+        """async (means) => {
+            const [{placedNames}, {Viewport}] = await Promise.all(
+                ["map_draw", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
+            const view = new Viewport(false);
+            view.resize(600, 400);
+            view.fit({left: 0, right: 600, bottom: 0, top: 400});
+            const context = document.createElement("canvas").getContext("2d");
+            const ids = [...means.keys()];
+            const label = ids.map(id => `machine ${id}, idle between two shifts, warm`);
+            const [x, y] = [0, 1].map(axis => means.map(mean => mean[axis]));
+            return placedNames(context, {ids, label, x, y}, view, 59);
+        }""",
+        np.random.default_rng(0).uniform([10, 10], [590, 390], size=(60, 2)).tolist(),
+    )  # fmt: skip
+    assert placed[0]["name"].startswith("machine 59")  # the chosen one first
+    assert len(placed) > 15
+    for k, one in enumerate(placed):
+        assert one["width"] / 2 < one["x"] < 600 - one["width"] / 2
+        for other in placed[:k]:
+            beside = abs(one["x"] - other["x"]) >= (one["width"] + other["width"]) / 2
+            assert beside or abs(one["y"] - other["y"]) >= 12, (one, other)
+
+
 def test_points_of_one_feature_are_shown_by_when_they_came(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
@@ -454,6 +479,23 @@ SQUARES = """async ([density, scheme]) => {
     };
     return [seen(), (points.y = points.y.map(y => y - 10), seen()), [0, 1, undefined].map(colourOf)];
 }"""
+
+
+def test_components_without_a_map_get_their_colours_as_soon_as_the_clusters_are_known(
+    visit: Callable[..., Visit],
+) -> None:
+    opened = visit()
+    page = opened.page
+    page.add_init_script("const real = setInterval; setInterval = (run, ms) => (ms === 1000 ? 0 : real(run, ms));")
+    held: list[Any] = []
+    page.route("**/streams/words/clusters*", lambda route: held.append(route))
+    opened.open("/s/words/map")
+    swatch = page.locator(".card .swatch").first
+    swatch.wait_for()
+    grey = swatch.evaluate("one => one.style.background")
+    eventually(lambda: held or page.wait_for_timeout(20))
+    held[0].continue_()  # no look of each second follows
+    page.wait_for_function("grey => document.querySelector('.card .swatch').style.background !== grey", arg=grey)
 
 
 @pytest.mark.parametrize("density", [1, 2])

@@ -8,6 +8,8 @@ import { ticks } from "./viewport.js";
 const DEVIATIONS = 2;
 const MOST_NAMES = 40;
 const NAME_PX = 160; // the widest name
+const NAME_GAP_PX = 6;
+const NAME_LINE_PX = 15;
 const SMALLEST_PX = 0.75;
 
 /**
@@ -169,7 +171,7 @@ export function ellipseOf(components, k, view) {
 }
 
 /**
- * Ids of the largest components, where they do not hide one another.
+ * Names of the largest components.
  * @param {CanvasRenderingContext2D} context
  * @param {import("./scene.js").Components} components
  * @param {import("./viewport.js").Viewport} view
@@ -182,23 +184,40 @@ function drawNames(context, components, view, look) {
   context.lineWidth = 3;
   context.strokeStyle = look.inks.page;
   context.fillStyle = look.inks.ink;
-  /** @type {[number, number][]} */
-  const taken = [];
-  const order = [...components.ids.keys()];
-  const first = components.ids.indexOf(look.selected ?? -1);
-  if (first > 0) order.unshift(first);
-  for (const k of order) {
-    if (taken.length >= MOST_NAMES) break;
-    const [x, y] = [components.x[k], components.y[k]];
-    if (x === null || y === null) continue;
-    const [px, py] = [view.px(x), view.py(y)];
-    if (px < 8 || py < 8 || px > view.width - 8 || py > view.height - 8) continue;
-    if (taken.some(([tx, ty]) => Math.abs(tx - px) < 30 && Math.abs(ty - py) < 15)) continue;
-    taken.push([px, py]);
-    const name = fittingText(context, components.label?.[k] ?? String(components.ids[k]), NAME_PX);
-    context.strokeText(name, px, py);
-    context.fillText(name, px, py);
+  for (const { name, x, y } of placedNames(context, components, view, look.selected)) {
+    context.strokeText(name, x, y);
+    context.fillText(name, x, y);
   }
+}
+
+/**
+ * Where names stand: within the view, and only those that hide no name of a larger component.
+ * @param {CanvasRenderingContext2D} context with the font of the names
+ * @param {import("./scene.js").Components} components
+ * @param {import("./viewport.js").Viewport} view
+ * @param {number|null} selected component that is named first
+ * @returns {{name: string, x: number, y: number, width: number}[]} middles and widths in pixels
+ */
+export function placedNames(context, components, view, selected) {
+  /** @type {{name: string, x: number, y: number, width: number}[]} */
+  const placed = [];
+  const order = [...components.ids.keys()];
+  const first = components.ids.indexOf(selected ?? -1);
+  if (first > 0) order.unshift(...order.splice(first, 1));
+  for (const k of order) {
+    if (placed.length >= MOST_NAMES) break;
+    const [mx, my] = [components.x[k], components.y[k]];
+    if (mx === null || my === null) continue;
+    const [px, y] = [view.px(mx), view.py(my)];
+    if (px < 8 || y < 8 || px > view.width - 8 || y > view.height - 8) continue;
+    const near = placed.filter((one) => Math.abs(one.y - y) < NAME_LINE_PX);
+    if (near.some((one) => Math.abs(one.x - px) < one.width / 2)) continue; // hidden, however short its name
+    const name = fittingText(context, components.label?.[k] ?? String(components.ids[k]), NAME_PX);
+    const width = context.measureText(name).width;
+    const x = Math.min(Math.max(px, width / 2 + NAME_GAP_PX), view.width - width / 2 - NAME_GAP_PX);
+    if (near.every((one) => Math.abs(one.x - x) >= (one.width + width) / 2 + NAME_GAP_PX)) placed.push({ name, x, y, width });
+  }
+  return placed;
 }
 
 /**

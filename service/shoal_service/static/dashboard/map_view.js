@@ -126,9 +126,13 @@ export function mapView(live) {
     map.draw();
   }
 
-  const redraw = () => map.draw();
+  const recolour = () => {
+    map.draw();
+    drawn = drawn && scene.components === null; // squares, too, have the colours of clusters
+    void update();
+  };
   const take = (/** @type {any} */ event) => scene.take(event.detail);
-  live.addEventListener("clusters", redraw);
+  live.addEventListener("clusters", recolour);
   live.addEventListener("event", take);
   const timer = setInterval(() => void (document.hidden || update()), LOOK_MS);
   void update();
@@ -138,7 +142,7 @@ export function mapView(live) {
     close: () => {
       ends.abort();
       clearInterval(timer);
-      live.removeEventListener("clusters", redraw);
+      live.removeEventListener("clusters", recolour);
       live.removeEventListener("event", take);
       map.close();
       panel.close();
