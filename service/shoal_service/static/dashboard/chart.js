@@ -8,6 +8,7 @@ import { percent, short } from "./format.js";
 const HEIGHT = 168;
 const LEGEND = 5; // clusters
 const Plot = /** @type {any} */ (uPlot);
+const SECONDS = [1, 2, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30].map((one) => 60 * one), ...[1, 2, 3, 6, 12, 24].map((one) => 3600 * one)];
 const CLOCK = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
 /**
@@ -18,7 +19,8 @@ const CLOCK = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit"
  */
 
 /**
- * @param {{title: string, about: string, clock?: boolean, stacked?: boolean, unit?: string, empty: string, zero?: boolean}} kind
+ * @param {{title: string, about: string, clock?: boolean, stacked?: boolean, unit?: string, empty: string, zero?: boolean,
+ *   nameOf?: (id: number) => string}} kind
  * @returns {Chart}
  */
 export function chart(kind) {
@@ -62,7 +64,7 @@ export function chart(kind) {
   function tell(i) {
     if (kind.stacked) {
       const known = /** @type {[number, number|null][]} */ (held.ids.slice(0, LEGEND).flatMap((id, k) => (id === null ? [] : [[id, held.y[k][i]]])));
-      fill(value, ...known.map(([id, share]) => h("span", { class: "legend" }, swatch(colourOf(id)), `${id} `, h("b", {}, percent(share)))));
+      fill(value, ...known.map(([id, share]) => h("span", { class: "legend" }, swatch(colourOf(id)), h("span", { class: "legend-name" }, kind.nameOf?.(id) ?? String(id)), " ", h("b", {}, percent(share)))));
     } else {
       const last = held.y[0].slice(0, i + 1).findLast((one) => one !== null);
       say(value, `${short(last)}${kind.unit ? ` ${kind.unit}` : ""}`);
@@ -82,7 +84,7 @@ export function chart(kind) {
         y: kind.stacked ? { range: [0, 1] } : { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => spread(low, high, kind.zero) },
       },
       axes: [
-        { ...axis, size: 28, values: as(kind.clock ? (one) => CLOCK.format(1000 * one) : short), space: 90 },
+        { ...axis, size: 28, values: as(kind.clock ? (one) => CLOCK.format(1000 * one) : short), space: 90, ...(kind.clock ? { incrs: SECONDS } : {}) },
         { ...axis, size: 56, values: as(kind.stacked ? percent : short), space: 36 },
       ],
       series: [{}, ...held.y.map((_, k) => lineOf(k))],
@@ -129,7 +131,8 @@ function dataOf(drawn, stacked) {
  */
 function spread(low, high, zero) {
   const from = zero ? Math.min(low, 0) : low;
-  const room = high > from ? 0.08 * (high - from) : Math.max(Math.abs(high), 1) * 0.1;
+  const flat = zero ? 1 : Math.max(Math.abs(high), 1) * 0.1;
+  const room = high > from ? 0.08 * (high - from) : flat;
   return [zero ? from : from - room, high + room];
 }
 

@@ -6,7 +6,7 @@ import { fill, h, swatch } from "./dom.js";
 import { percent, short, whole } from "./format.js";
 import { labelForm } from "./label_form.js";
 import { nearestTo } from "./nearest.js";
-import { bar, scaleOf, termName } from "./terms.js";
+import { bars, termName } from "./terms.js";
 
 const RECORDS = 6;
 const ANCESTORS = 8;
@@ -87,8 +87,7 @@ export function componentPanel(live, select) {
   function telling(component) {
     const rows = component.telling;
     if (rows.length === 0) return null;
-    const scale = scaleOf(live, rows);
-    const list = rows.map((/** @type {any} */ one) => (live.located ? compared(one) : bar(live, one, scale(one))));
+    const list = live.located ? rows.map(compared) : bars(live, rows);
     return section("Telling features", h("ul", { class: "bars" }, ...list));
   }
 

@@ -2,7 +2,7 @@
 
 import { colourOf } from "./colours.js";
 import { fill, h, say, swatch } from "./dom.js";
-import { counted, percent, short, whole } from "./format.js";
+import { column, counted, percent, whole } from "./format.js";
 
 const STEP = 100;
 
@@ -32,7 +32,9 @@ export function componentTable(live, select) {
   function draw() {
     if (!element.open || held === null || body.contains(document.activeElement)) return;
     const components = held;
-    fill(body, ...components.ids.slice(0, most).map((id, k) => row(components, k, id)));
+    const shown = components.ids.slice(0, most);
+    const numbers = [components.mass, components.x, components.y].map((one) => column([...one].slice(0, most)));
+    fill(body, ...shown.map((id, k) => row(components, k, id, numbers.map((one) => one[k]))));
     more.hidden = components.ids.length <= most;
   }
 
@@ -40,15 +42,15 @@ export function componentTable(live, select) {
    * @param {import("./scene.js").Components} components
    * @param {number} k
    * @param {number} id
+   * @param {string[]} numbers mass and place
    */
-  function row(components, k, id) {
+  function row(components, k, id, numbers) {
     const cluster = live.clusterOf.get(id);
     const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
     return h("tr", {},
       h("th", { scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, live.labels.get(id) ?? String(id))),
       h("td", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster)),
-      number(percent(components.weight[k])), number(short(components.mass[k])),
-      number(short(components.x[k])), number(short(components.y[k])), number(whole(components.born_at[k])));
+      number(percent(components.weight[k])), ...numbers.map(number), number(whole(components.born_at[k])));
   }
 
   /** @param {import("./scene.js").Components} components */

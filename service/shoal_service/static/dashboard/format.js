@@ -20,6 +20,21 @@ export function short(value, digits = 3) {
   return String(Number(value.toPrecision(digits)));
 }
 
+/**
+ * Numbers of one column, with as many decimals as the largest needs for about `digits` significant digits.
+ * @param {(number|null|undefined)[]} values
+ * @param {number} [digits]
+ * @returns {string[]}
+ */
+export function column(values, digits = 3) {
+  const known = values.filter((one) => typeof one === "number" && Number.isFinite(one)).map((one) => Math.abs(/** @type {number} */ (one)));
+  const most = Math.max(...known, 0);
+  if (most >= 1e7 || (most !== 0 && most < 1e-4)) return values.map((one) => short(one, digits));
+  const decimals = most === 0 || known.every(Number.isInteger) ? 0 : Math.max(digits - 1 - Math.floor(Math.log10(most)), 0);
+  const words = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  return values.map((one) => (one === null || one === undefined || !Number.isFinite(one) ? "–" : words.format(one).replace(/^-(0(\.0*)?)$/, "$1")));
+}
+
 /** @param {number|null|undefined} share */
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";

@@ -5,7 +5,8 @@ import { colourOf } from "./colours.js";
 import { short } from "./format.js";
 import { ticks } from "./viewport.js";
 
-export const GUTTER = 74;
+const NARROWEST_PX = 74;
+const WIDEST_PX = 190;
 export const LEFT = 18;
 export const TOP = 22;
 const DOT = 3;
@@ -31,11 +32,19 @@ const NAME_PX = 11;
  */
 
 /**
+ * The room for names at the right.
+ * @param {Frame} frame
+ */
+export function gutterOf(frame) {
+  return Math.min(Math.max(NARROWEST_PX, 0.16 * frame.width), WIDEST_PX);
+}
+
+/**
  * @param {Frame} frame
  * @param {number} at
  */
 export function xOf(frame, at) {
-  return LEFT + ((at - frame.from) / Math.max(frame.to - frame.from, 1)) * (frame.width - GUTTER - LEFT);
+  return LEFT + ((at - frame.from) / Math.max(frame.to - frame.from, 1)) * (frame.width - gutterOf(frame) - LEFT);
 }
 
 /**
@@ -115,7 +124,7 @@ function drawNames(context, drawn, frame, look) {
     heights.push(y);
     context.font = `${isStrong(id) ? "600 " : ""}11px system-ui, sans-serif`;
     context.fillStyle = isStrong(id) ? look.inks.ink : look.inks.faint;
-    context.fillText(fittingText(context, look.labels.get(id) ?? String(id), GUTTER - 12), frame.width - GUTTER + 8, y);
+    context.fillText(fittingText(context, look.labels.get(id) ?? String(id), gutterOf(frame) - 12), frame.width - gutterOf(frame) + 8, y);
   }
 }
 
@@ -142,7 +151,7 @@ function drawJoin(context, lives, join, frame, look, seen) {
   const [a, b] = [lives.lives.get(join.from), lives.lives.get(join.to)];
   if (!a || !b || a.lane === b.lane || !(seen(a.lane) || seen(b.lane))) return;
   const x = xOf(frame, join.at);
-  if (x < 0 || x > frame.width - GUTTER + 8) return;
+  if (x < 0 || x > frame.width - gutterOf(frame) + 8) return;
   const [y0, y1] = [yOf(frame, a.lane), yOf(frame, b.lane)];
   const bend = Math.min(10, frame.lane);
   context.strokeStyle = look.hovered === a.id || look.hovered === b.id ? look.inks.ink : look.inks.faint;
@@ -164,7 +173,7 @@ function drawJoin(context, lives, join, frame, look, seen) {
 function drawMarks(context, lives, frame, look) {
   for (const { at, kind } of lives.marks) {
     const x = Math.round(xOf(frame, at)) + 0.5;
-    if (x < 0 || x > frame.width - GUTTER + 4) continue;
+    if (x < 0 || x > frame.width - gutterOf(frame) + 4) continue;
     context.strokeStyle = kind === "adopted" ? look.inks.accent : look.inks.warn;
     context.globalAlpha = 0.55;
     context.lineWidth = 1;
@@ -195,7 +204,7 @@ function drawScale(context, frame, look) {
   context.beginPath();
   for (const at of ticks(frame.from, frame.to, frame.width / 130)) {
     const x = Math.round(xOf(frame, at)) + 0.5;
-    if (x > frame.width - GUTTER) continue;
+    if (x > frame.width - gutterOf(frame)) continue;
     context.moveTo(x, 0);
     context.lineTo(x, TOP - 2);
     context.fillText(short(at), x + 4, TOP / 2 - 1);

@@ -6,7 +6,7 @@ import { componentPanel } from "./component_panel.js";
 import { fill, h, say } from "./dom.js";
 import { eventsTable } from "./events_table.js";
 import { counted, whole } from "./format.js";
-import { GUTTER, LEFT, TOP, drawLives, yOf } from "./life_draw.js";
+import { LEFT, TOP, drawLives, gutterOf, yOf } from "./life_draw.js";
 import { livesOf } from "./lives.js";
 
 const RANGES = [["1", "the whole stream"], ["0.5", "newest half"], ["0.1", "newest tenth"], ["0.01", "newest hundredth"]];
@@ -105,7 +105,7 @@ export function lifeView(live) {
     const lane = Math.floor((y + box.scrollTop - TOP) / frame.lane);
     const at = [...lives.lives.values()].filter((life) => life.lane === lane);
     return (x = frame.width) => {
-      const point = frame.from + ((x - LEFT) / Math.max(frame.width - GUTTER - LEFT, 1)) * (frame.to - frame.from);
+      const point = frame.from + ((x - LEFT) / Math.max(frame.width - gutterOf(frame) - LEFT, 1)) * (frame.to - frame.from);
       const held = at.filter((life) => life.segments[0].start <= point);
       return held.sort((a, b) => b.segments[0].start - a.segments[0].start)[0] ?? null;
     };

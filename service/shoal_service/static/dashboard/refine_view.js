@@ -8,6 +8,7 @@ import { duration, short, whole } from "./format.js";
 const LOOK_MS = 1_000;
 const QUIET_LOOKS = 5; // while nothing runs, only each fifth look asks
 const OPEN = ["queued", "running"];
+const HEADS = ["Asked for", "Why", "Result", "Points", "Bound before", "Bound after", "Gain a point", "Components", "Took"];
 
 /**
  * @param {import("./live.js").LiveStream} live
@@ -16,14 +17,13 @@ const OPEN = ["queued", "running"];
 export function refineView(live) {
   const ends = new AbortController();
   const error = errorLine();
-  const body = h("tbody");
+  const body = h("tbody", { role: "rowgroup" });
   const now = h("p", { role: "status" });
   const bar = h("progress", { hidden: true, "aria-label": "Progress of the refinement" });
   const button = h("button", { class: "main", on: { click: () => void start() } }, "Refine now");
-  const heads = ["Asked for", "Why", "Result", "Points", "Bound before", "Bound after", "Gain a point", "Components", "Took"];
   const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Refinements" },
-    h("table", {}, h("caption", { class: "sr" }, "Refinements, newest first"),
-      h("thead", {}, h("tr", {}, ...heads.map((one, i) => h("th", { scope: "col", class: i > 2 ? "number" : "" }, one)))), body));
+    h("table", { class: "as-cards", role: "table" }, h("caption", { class: "sr" }, "Refinements, newest first"),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEADS.map((one, i) => h("th", { role: "columnheader", scope: "col", class: i > 2 ? "number" : "" }, one)))), body));
   const empty = h("p", { class: "empty" }, "There was no refinement yet.");
   const element = h("section", { class: "stack" },
     h("p", { class: "caption" }, "A refinement fits the newest points (the window) again, all at once, while the stream goes on. The stream adopts the result if it describes the points better: if the lower bound on the evidence rises."),
@@ -81,16 +81,17 @@ export function refineView(live) {
 
 /** @param {any} one */
 function row(one) {
-  const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
+  const cell = (/** @type {number} */ k, /** @type {string} */ kind, /** @type {any[]} */ ...content) =>
+    h("td", { role: "cell", class: kind, "data-title": HEADS[k] }, ...content);
   const known = one.bound_before !== null && one.bound_after !== null;
   const gain = known && one.window_rows ? (one.bound_after - one.bound_before) / one.window_rows : null;
   const age = (Date.now() - Date.parse(one.created_at)) / 1000;
-  return h("tr", {},
-    h("th", { scope: "row", title: one.created_at }, age < 1 ? "now" : `${duration(age)} ago`),
-    h("td", {}, one.why.replaceAll("-", " ")),
-    h("td", { class: "result" }, h("span", { class: `result-${one.state}` }, one.state.replace("-", " ")), one.reason ? h("span", { class: "caption reason" }, one.reason) : null),
-    number(whole(one.window_rows)), number(short(one.bound_before, 6)), number(short(one.bound_after, 6)),
-    number(gain === null ? "–" : `${gain > 0 ? "+" : ""}${short(gain, 2)} nats`),
-    number(one.components_before === null ? "–" : `${whole(one.components_before)} → ${whole(one.components_after)}`),
-    number(one.seconds === null ? "–" : duration(one.seconds)));
+  return h("tr", { role: "row" },
+    h("th", { role: "rowheader", scope: "row", "data-title": HEADS[0], title: one.created_at }, age < 1 ? "now" : `${duration(age)} ago`),
+    cell(1, "", one.why.replaceAll("-", " ")),
+    cell(2, "result", h("span", { class: `result-${one.state}` }, one.state.replace("-", " ")), one.reason ? h("span", { class: "caption reason" }, one.reason) : null),
+    cell(3, "number", whole(one.window_rows)), cell(4, "number", short(one.bound_before, 6)), cell(5, "number", short(one.bound_after, 6)),
+    cell(6, "number", gain === null ? "–" : `${gain > 0 ? "+" : ""}${short(gain, 2)} nats`),
+    cell(7, "number", one.components_before === null ? "–" : `${whole(one.components_before)} → ${whole(one.components_after)}`),
+    cell(8, "number", one.seconds === null ? "–" : duration(one.seconds)));
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { colourOf } from "./colours.js";
 import { fill, h, say, swatch } from "./dom.js";
-import { featureName, percent, short } from "./format.js";
+import { column, featureName, percent, short } from "./format.js";
 
 const SHOWN = 24;
 
@@ -28,12 +28,11 @@ export function termsView(live, select) {
   function card(component) {
     const cluster = live.clusterOf.get(component.id);
     const terms = component.telling;
-    const scale = scaleOf(live, terms);
     const name = component.label ?? `component ${component.id}`;
     return h("article", { class: "card" },
       h("h2", {}, h("button", { class: "link", on: { click: () => select(component.id) } }, swatch(colourOf(cluster)), name),
         h("span", { class: "count" }, percent(component.weight))),
-      h("ul", { class: "bars" }, ...terms.map((/** @type {any} */ one) => bar(live, one, scale(one)))));
+      h("ul", { class: "bars" }, ...bars(live, terms)));
   }
   return { element, update, tell: (/** @type {string} */ words) => say(note, words) };
 }
@@ -50,12 +49,23 @@ export function termName(live, one) {
 }
 
 /**
+ * Features with their values as bars. Values of one unit have the same number of decimals.
+ * @param {import("./live.js").LiveStream} live
+ * @param {Telling[]} rows
+ */
+export function bars(live, rows) {
+  const scale = scaleOf(live, rows);
+  const texts = column(rows.map((one) => one.value));
+  return rows.map((one, i) => bar(live, one, scale(one), isMixed(live) ? short(one.value) : texts[i]));
+}
+
+/**
  * What a full bar means in each of some rows. Features of several kinds have no common unit, and so no common scale.
  * @param {import("./live.js").LiveStream} live
  * @param {Telling[]} rows
  * @returns {(one: Telling) => number}
  */
-export function scaleOf(live, rows) {
+function scaleOf(live, rows) {
   return isMixed(live) ? (one) => (isLevel(one) ? 1 : largestOf([one])) : () => largestOf(rows);
 }
 
@@ -85,8 +95,9 @@ function largestOf(rows) {
  * @param {import("./live.js").LiveStream} live
  * @param {Telling} one
  * @param {number} largest
+ * @param {string} text the value, unless it is the probability of a level
  */
-export function bar(live, one, largest) {
+function bar(live, one, largest, text) {
   const share = (/** @type {number} */ x) => `${Math.min(100, (100 * Math.abs(x ?? 0)) / largest)}%`;
   const words = isLevel(one) ? percent : short;
   const value = h("span", { class: "bar" });
@@ -95,5 +106,5 @@ export function bar(live, one, largest) {
   rest.style.insetInlineStart = share(one.rest);
   const name = termName(live, one);
   return h("li", {}, h("span", { class: "term", title: name }, name), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
-    h("span", { class: "number", title: `elsewhere ${words(one.rest)}` }, words(one.value), h("span", { class: "sr" }, `, elsewhere ${words(one.rest)}`)));
+    h("span", { class: "number", title: `elsewhere ${words(one.rest)}` }, isLevel(one) ? percent(one.value) : text, h("span", { class: "sr" }, `, elsewhere ${words(one.rest)}`)));
 }

@@ -16,8 +16,9 @@ export function timeView(live) {
   const ends = new AbortController();
   const recent = new Recent(live);
   const note = h("p", { class: "empty", role: "status" }, "Reading the stream.");
-  const shares = chart({ title: "Clusters among recent points", about: "shares, by offset, with the clusters of today; grey: smaller ones", stacked: true, empty: "There are too few points yet." });
-  const mass = chart({ title: "Mass of clusters", about: "shares, by offset, since this page was opened; grey: smaller ones", stacked: true, empty: WAITING });
+  const nameOf = (/** @type {number} */ id) => live.labels.get(id) ?? `cluster ${id}`;
+  const shares = chart({ nameOf, title: "Clusters among recent points", about: "shares, by offset, with the clusters of today; grey: smaller ones", stacked: true, empty: "There are too few points yet." });
+  const mass = chart({ nameOf, title: "Mass of clusters", about: "shares, by offset, since this page was opened; grey: smaller ones", stacked: true, empty: WAITING });
   const score = chart({ title: "Predictive score", about: "mean log density of the last thousand points before they were learned, by offset", unit: "nats", empty: WAITING });
   const fit = chart({ title: "Log density of recent points", about: "mean, under the mixture of today, by offset", unit: "nats", empty: "There are too few points yet." });
   const novelty = chart({ title: "Novelty of recent points", about: "mean probability of belonging to no component of today, by offset", zero: true, empty: "There are too few points yet." });
@@ -44,6 +45,7 @@ export function timeView(live) {
     const empty = live.clusters.clusters.length === 0;
     note.hidden = !empty;
     grid.hidden = empty;
+    words.hidden = empty;
     if (empty) return say(note, "The stream is empty. Its course appears here as points arrive.");
     score.element.hidden = !("predictive_score" in live.info);
     const [offsets, clock] = [marksOf(live, false), marksOf(live, true)];
