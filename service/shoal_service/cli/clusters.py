@@ -6,16 +6,17 @@ import typer
 
 from shoal_service.cli import options
 from shoal_service.cli.output import count, for_people, print_json, print_line, weight_bar
+from shoal_service.cli.tables import not_shown, print_table
 
 ROWS_FOR_PEOPLE = 40
 MOST_IDS = 12
 """Largest number of component ids in a row for people."""
 
 _RULES = {
-    "number": "as asked for",
-    "resolution": "by the resolution",
+    "number": "the number that you gave",
+    "resolution": "by the resolution that you gave",
     "connected": "connected groups",
-    "penalty": "by the penalty",
+    "penalty": "as many as the points show",
     "components": "one per component",
 }
 
@@ -66,12 +67,15 @@ def clusters(
     typer.echo(f"{found.stream}: {count(len(found), 'cluster')} of {count(found.points_seen, 'point')} ({rule})")
     heaviest = max(one.weight for one in found) or 1.0
     shown = found.clusters[: (ROWS_FOR_PEOPLE if limit is None else limit) or None]
+    labelled = any(one.label is not None for one in shown)
+    cells = []
     for one in shown:
         more = "" if len(one.components) <= MOST_IDS else f" and {len(one.components) - MOST_IDS} more"
         ids = " ".join(map(str, one.components[:MOST_IDS])) + more
-        name = "" if one.label is None else f"  {one.label}"
-        typer.echo(
-            f"{one.id:>8}  {one.weight:.4f}  {weight_bar(one.weight / heaviest)}  {one.mass:>12,.1f}  {ids}{name}"
-        )
+        label = [one.label or ""] * labelled
+        bar = weight_bar(one.weight / heaviest)
+        cells.append((one.id, f"{one.weight:.4f}", bar, f"{one.mass:,.1f}", *label, ids))
+    heads = ("cluster", "weight", "", "mass", *["label"] * labelled, "components")
+    print_table(heads, cells, numbers=(0, 1, 3), whole=(2,))
     if len(shown) < len(found):
-        typer.echo(f"{len(found) - len(shown)} smaller ones not shown (--limit 0 shows all)")
+        typer.echo(not_shown(len(found) - len(shown)))

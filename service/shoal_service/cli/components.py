@@ -6,7 +6,7 @@ import typer
 
 from shoal_service.cli import options
 from shoal_service.cli.output import count, for_people, print_json
-from shoal_service.cli.tables import Row, print_component_table, print_plain_components
+from shoal_service.cli.tables import Row, not_shown, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def components(
     shown = rows[: (ROWS_FOR_PEOPLE if limit is None else limit) or None]
     status = "" if found.status == "live" else f", {found.status.replace('_', ' ')}"
     title = f"{found.stream}: {count(len(rows), 'component')} of {count(found.points_seen, 'point')}{status}"
-    rest = f"{len(rows) - len(shown)} smaller ones not shown (--limit 0 shows all); " if len(shown) < len(rows) else ""
+    rest = f"{not_shown(len(rows) - len(shown))}\n" if len(shown) < len(rows) else ""
     print_component_table(title, shown, f"{rest}weight of new components: {found.new_weight:.2g}", found.feature_names)
 
 

@@ -135,11 +135,12 @@ def _print(columns: tuple[str, ...], shown: tuple[str, ...], rows: list[dict[str
         for row in rows:
             print_line(*(_text(row.get(name)) for name in columns))
     elif rows:
-        numbers = tuple(i for i, name in enumerate(shown) if name in ("component", "log_offset"))
+        numbers = tuple(i for i, name in enumerate(shown) if name in ("component", "log_offset", "log_density"))
         print_table(
             [name.replace("_", " ") for name in shown],
             ([_short(row.get(name)) for name in shown] for row in rows),
             numbers=numbers,
+            whole=tuple(i for i, name in enumerate(shown) if name == "time"),
         )
     else:
         typer.echo("there are no records")

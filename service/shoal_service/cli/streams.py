@@ -42,7 +42,8 @@ def list_(server: options.Address, as_json: options.Json = False) -> None:
         for info in found:
             print_line(*_cells(info))
     elif found:
-        print_table([column.replace("_", " ") for column in _COLUMNS], map(_cells, found), numbers=(2, 3, 5))
+        rows = ([_for_people(cell) for cell in _cells(info)] for info in found)
+        print_table(("stream", "status", "points", "components", "family", "features"), rows, numbers=(2, 3, 5))
     else:
         typer.echo("there are no streams yet; create one with `shoal streams create NAME --features N`")
 
@@ -157,6 +158,13 @@ def delete(
 def _cells(info: "StreamInfo") -> tuple[object, ...]:
     about = {**info.settings, **info.raw}
     return tuple(about.get(column, "") for column in _COLUMNS)
+
+
+def _for_people(cell: object) -> str:
+    """`20,000` for a number, `warming up` for a status, `gaussian, poisson` for families by column."""
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return ", ".join(dict.fromkeys(cell.values())) if isinstance(cell, dict) else str(cell).replace("_", " ")
 
 
 def _text(value: object) -> str:

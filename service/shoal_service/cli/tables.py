@@ -33,10 +33,12 @@ class Row(NamedTuple):
     """The most frequent level of features of categories, by column, which people see as their mean."""
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()) -> None:
-    """Print rows below the names of their columns. Where a terminal is narrow, words are cut and numbers stay whole.
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = (), whole: Sequence[int] = ()
+) -> None:
+    """Print rows below the names of their columns. Where a terminal is narrow, texts go on in a second line.
 
-    `numbers`: indices of the columns with numbers, which stand at the right.
+    `numbers`: indices of the columns with numbers, at the right. They stay in one line, as the columns of `whole` do.
     """
     from rich import box
     from rich.console import Console
@@ -47,7 +49,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     for i, column in enumerate(columns):
         right = i in numbers
         table.add_column(
-            column, style="cyan" if i == 0 else None, justify="right" if right else "left", no_wrap=right or i == 0
+            column,
+            style="cyan" if i == 0 else None,
+            justify="right" if right else "left",
+            no_wrap=right or i == 0 or i in whole,
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
@@ -84,6 +90,7 @@ def component_table(title: str, rows: Sequence[Row], footer: str, names: Sequenc
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, caption=footer)
     table.caption_justify = "left"
+    table.collapse_padding = True
     # Where a terminal is narrow, ticks are cut and numbers stay whole.
     table.add_column("id", justify="right", style="cyan", no_wrap=True)
     table.add_column("weight", justify="right", no_wrap=True)
@@ -92,19 +99,21 @@ def component_table(title: str, rows: Sequence[Row], footer: str, names: Sequenc
     labelled = any(row.label is not None for row in rows)
     if labelled:
         table.add_column("label", overflow="fold", max_width=LABEL_WIDTH)
-    few = names is not None and len(names) <= MOST_NUMBERS
-    table.add_column("mean" if names is None or not few else "  ".join(names), overflow="ellipsis")
+    head, *means = _means(rows, names)
+    table.add_column(head, overflow="ellipsis")
     dated = any(row.born_at is not None for row in rows)
     for title_ in ("born at", "last seen") if dated else ():
         table.add_column(title_, justify="right", style="dim", no_wrap=True)
     heaviest = max((row.weight for row in rows), default=1.0) or 1.0
-    for row, mean in zip(rows, _means(rows), strict=True):
+    widest = max(map(len, (head, *means)))
+    bar = 12 if widest <= MOST_TICKS and not labelled else 6 if widest <= MOST_TICKS // 2 or not labelled else 0
+    for row, mean in zip(rows, means, strict=True):
         seen = ["" if at is None else f"{at:,}" for at in (row.born_at, row.last_seen_at)] if dated else []
         label = [Text(row.label or "")] if labelled else []
         table.add_row(
             str(row.id),
             f"{row.weight:.4f}",
-            weight_bar(row.weight / heaviest, 6 if labelled else 12),
+            weight_bar(row.weight / heaviest, bar),
             f"{row.mass:,.1f}",
             *label,
             mean,
@@ -117,13 +126,17 @@ def _values(row: Row) -> list[str]:
     return [row.levels[i][:LEVEL_WIDTH] if i in row.levels else f"{value:.4g}" for i, value in enumerate(row.mean)]
 
 
-def _means(rows: Sequence[Row]) -> list[str]:
-    """Write up to three features as numbers, more as ticks."""
+def _means(rows: Sequence[Row], names: Sequence[str] | None) -> list[str]:
+    """The head and the cells of the means: up to three features as numbers below one another, more as ticks."""
     means = [row.mean for row in rows if row.mean is not None]
     if not means:
-        return [""] * len(rows)
+        return [""] * (len(rows) + 1)
     if len(means[0]) <= MOST_NUMBERS:
-        return ["" if row.mean is None else "  ".join(_values(row)) for row in rows]
+        heads = [[name if len(name) <= LEVEL_WIDTH else f"{name[: LEVEL_WIDTH - 1]}…" for name in names or ()]]
+        texts = heads + [[] if row.mean is None else _values(row) for row in rows]
+        widths = [max(map(len, column)) for column in zip(*filter(None, texts), strict=True)]
+        padded = ["  ".join(f"{one:>{width}}" for one, width in zip(text, widths, strict=False)) for text in texts]
+        return [padded[0] or "mean", *padded[1:]]
     shown = [list(map(float, mean[:MOST_TICKS])) for mean in means]
     low, high = (
         [min(column) for column in zip(*shown, strict=True)],
@@ -131,4 +144,9 @@ def _means(rows: Sequence[Row]) -> list[str]:
     )
     more = "…" if len(means[0]) > MOST_TICKS else ""
     ticks = ["" if row.mean is None else sparkline(list(map(float, row.mean[:MOST_TICKS])), low, high) for row in rows]
-    return [tick + more if tick else "" for tick in ticks]
+    return ["mean", *(tick + more if tick else "" for tick in ticks)]
+
+
+def not_shown(n: int) -> str:
+    """The line below a table that leaves out the `n` smallest rows."""
+    return f"{n:,} smaller {'one is' if n == 1 else 'ones are'} not shown (--limit 0 shows all)"
