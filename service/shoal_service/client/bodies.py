@@ -70,9 +70,26 @@ def _ndjson(batch: Batch) -> Body:
     if batch.fields is not None:
         names = ("key", "time", "payload", "weight")
         lists = [(name, values) for name, values in zip(names, batch.fields, strict=True) if values is not None]
+        for name, values in lists:
+            _check_json(name, values, batch)
         points = rows if batch.names is None or is_sparse(x) else [row["point"] for row in rows]
         rows = [{"point": row} | {name: values[i] for name, values in lists} for i, row in enumerate(points)]
     return Body(_encoded(msgspec.json.Encoder().encode_lines, rows, batch), "application/x-ndjson")
+
+
+def _check_json(name: str, values: list[Any], batch: Batch) -> None:
+    """Raise BadPointsError for a value that the encoder of JSON would write as another one, such as NaN as null.
+
+    In MessagePack such values arrive as they are, and the service refuses them.
+    """
+    from shoal_service.wire.record_fields import not_in_json
+
+    plain = msgspec.msgpack.decode(_encoded(msgspec.msgpack.encode, values, batch))
+    for row, value in enumerate(plain, batch.first_row):
+        if (what := not_in_json(value)) is not None:
+            raise BadPointsError(
+                f"row {row} has a {name} with {what}, which JSON cannot hold; send None or text", row=row
+            )
 
 
 def _encoded(encode: Callable[[Any], bytes], value: Any, batch: Batch) -> bytes:

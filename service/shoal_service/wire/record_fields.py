@@ -195,7 +195,7 @@ def _payload(row: int, value: object, max_bytes: int) -> bytes:
         raise RecordFieldError(
             f"row {row} has a payload that JSON cannot hold ({str(error)[:80]}); send a JSON object", row=row
         ) from None
-    if changed and (what := _not_in_json(value)) is not None:
+    if changed and (what := not_in_json(value)) is not None:
         raise RecordFieldError(
             f"row {row} has a payload with {what}, which JSON cannot hold; send null or text", row=row
         )
@@ -208,8 +208,8 @@ def _payload(row: int, value: object, max_bytes: int) -> bytes:
     return payload
 
 
-def _not_in_json(payload: object) -> str | None:
-    """What a payload holds that JSON has not, and that the encoder writes as something else. None for nothing.
+def not_in_json(payload: object) -> str | None:
+    """What a decoded payload holds that JSON has not, and that the encoder writes as something else. None for nothing.
 
     Moments, which it writes as RFC 3339, are accepted.
     """

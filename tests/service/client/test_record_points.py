@@ -14,6 +14,7 @@ from test_bodies import LIMITS, cut
 from shoal_service.client import BadPointsError, Client, Records
 from shoal_service.client.bodies import Format, body_of
 from shoal_service.client.points import Batcher
+from shoal_service.errors import RequestError
 from shoal_service.wire import RecordFields, decode
 
 X = np.random.default_rng(3).normal(size=(25, 3))
@@ -80,6 +81,25 @@ def test_moments_may_be_datetimes() -> None:
 def test_fields_that_do_not_fit_are_refused_before_anything_is_sent(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(BadPointsError, match=says):
         body_of(cut(Records(X, **fields), 25)[0], "msgpack")
+
+
+@pytest.mark.parametrize("kind", ["msgpack", "ndjson"])
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"payloads": [None, {"deep": [{"x": float("nan")}]}]}, "NaN"),
+        ({"payloads": [None, {"x": b"abc"}]}, "bytes"),
+        ({"payloads": [None, {7: "x"}]}, "a name that is not text"),
+        ({"weights": [1.0, float("nan")]}, "weight"),
+        ({"times": [1.0, float("nan")]}, "time"),
+        ({"keys": [None, b"abc"]}, "key"),
+    ],
+)
+def test_what_json_has_not_is_refused_in_every_format(kind: Format, fields: dict[str, Any], says: str) -> None:
+    """Lines of JSON carried NaN as null, so that a weight counted as 1, and bytes as text."""
+    with pytest.raises((BadPointsError, RequestError), match=says) as refused:
+        sent(cut(Records(X[:2], **fields), 2)[0], kind)
+    assert refused.value.row == 1
 
 
 def test_keys_need_a_table(fake: FakeShoal) -> None:
