@@ -12,13 +12,14 @@ import pytest
 from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
 from harness.shoal_command import started
+from harness.short_form import longer
 from harness.web import WEB
 from shoal_service.store import SqliteStore
 from shoal_service.wire import from_log
 
 pytestmark = pytest.mark.system
 
-N, KILLS, KAFKA_KILLS = 3000, 5, 2
+N, KAFKA_KILLS = 3000, 2
 
 
 @pytest.fixture
@@ -28,8 +29,9 @@ def source(redis_binary: str, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.mark.redis
+@pytest.mark.parametrize("kills", [3, longer(20)])
 def test_a_redis_stream_is_stored_once_over_kills(
-    start_service: Callable[..., RunningService], source: RedisServer, tmp_path: Path
+    start_service: Callable[..., RunningService], source: RedisServer, tmp_path: Path, kills: int
 ) -> None:
     rng = random.Random(8)
     service = start_service("connected", checkpoint_interval_s=0.3)
@@ -54,16 +56,16 @@ def test_a_redis_stream_is_stored_once_over_kills(
     with source.client() as client:
         connector = started(arguments, log)
         try:
-            for at in range(KILLS):
-                end = min((at + 1) * N // KILLS, N - 1)
-                for i in range(at * N // KILLS, end):
+            for at in range(kills):
+                end = min((at + 1) * N // kills, N - 1)
+                for i in range(at * N // kills, end):
                     client.xadd("k", {"data": records[i].tobytes()})
-                wait_for(at * N // KILLS + rng.randrange(25, 300))
+                wait_for(at * N // kills + rng.randrange(25, 150))
                 connector.kill()
-                if at == KILLS // 2:
+                if at == kills // 2:
                     service.kill()
                 connector = started(arguments, log)
-                if at == KILLS // 2:
+                if at == kills // 2:
                     service.start()
             client.xadd("k", {"data": records[N - 1].tobytes()})  # stored by the last connector, which has thus started
             wait_for(N)
