@@ -96,6 +96,14 @@ def test_a_family_that_covers_all_groups_by_one_component_is_not_taken():
     assert "student" in choice.reason
 
 
+def test_a_family_that_finds_groups_which_the_default_misses_may_have_more_components():
+    """Six groups of counts: of the halves, `poisson` finds six in each and `gaussian` fewer, which agree less."""
+    rng = np.random.default_rng(101)
+    y = rng.integers(6, size=1_000)
+    x = rng.poisson(rng.gamma(2.0, 4.0, (6, 6))[y]).astype(float)
+    assert choose_family(x, StreamSettings(n_features=6)).family == "poisson"
+
+
 def test_weak_correlations_do_not_make_rows_of_independent_features():
     """A narrow family that is wrong by little splinters once there are many rows."""
     rng = np.random.default_rng(5)
