@@ -169,7 +169,8 @@ def _server_reasons(facts: ServerFacts) -> list[str]:
     if facts.compatible < OLDEST:
         reasons.append(f"version {'.'.join(map(str, OLDEST))} is the oldest that works")
     if facts.role != "master":
-        reasons.append(f"it is a {facts.role}, point the address at the primary")
+        role = "replica" if facts.role == "slave" else facts.role
+        reasons.append(f"it is a {role}, point the address at the primary")
     if facts.nodes != 1:
         reasons.append(f"it is one of {facts.nodes} nodes of a cluster, and requests are not routed among nodes yet")
     if (policy := facts.settings.get("maxmemory-policy")) != "noeviction":

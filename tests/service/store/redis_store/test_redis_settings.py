@@ -179,7 +179,7 @@ def test_what_is_fit_is_taken(said: ServerFacts, durability: Durability) -> None
 def test_a_replica_is_refused(own_server: Any, open_at: Any) -> None:
     primary = own_server()
     replica = own_server(replicaof=f"127.0.0.1 {primary.port}")
-    with pytest.raises(StoreUnavailableError, match="it is a slave"):
+    with pytest.raises(StoreUnavailableError, match="it is a replica"):
         open_at(replica.url).check()
 
 
