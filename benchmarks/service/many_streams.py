@@ -43,7 +43,7 @@ AT_ONCE = 200
 """Requests in flight."""
 SAMPLED = 10
 """Of so many batches, the lag of one is measured: a request that waits has its snapshot published at once."""
-STREAM = {"n_features": 2}
+STREAM = {"n_features": 2, "family": "gaussian"}
 
 
 def rows(n: int, rng: np.random.Generator) -> Points:

@@ -143,7 +143,10 @@ def measure(seconds: float, repeats: int) -> list[dict[str, object]]:
         service = RunningService(Path(folder) / "data", forked=False)
         service.start(timeout_s=600)
         try:
-            httpx.put(f"{service.url}/streams/default", json={"n_features": N_FEATURES, "refinement": None})
+            httpx.put(
+                f"{service.url}/streams/default",
+                json={"n_features": N_FEATURES, "family": "gaussian", "refinement": None},
+            )
             with httpx.Client(timeout=60.0) as client:
                 for seed in range(WINDOW // 10_000):
                     post(client, service.url, npy(points(10_000, seed)))

@@ -89,7 +89,7 @@ async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
         store = SqliteStore(folder)
         registry = StreamRegistry(store, Settings(), make_log("error", "json", io.StringIO()))
         await asyncio.to_thread(registry.known.start)
-        stream, _ = await registry.create("s", {"n_features": x.shape[1], "refinement": None})
+        stream, _ = await registry.create("s", {"n_features": x.shape[1], "family": "gaussian", "refinement": None})
         await registry.learnt_rows(await registry.ingest("s", Points(x[:BATCH])), 120)
         cpu, began = time.process_time(), time.perf_counter()
         for first in range(BATCH, len(x), BATCH):

@@ -98,7 +98,10 @@ class Bench:
         """A stream that learns in one pass."""
         self._streams += 1
         name = f"s{self._streams}"
-        self._http.put(f"/streams/{name}", json={"n_features": self._x.shape[1], "refinement": None, "window": 0})
+        self._http.put(
+            f"/streams/{name}",
+            json={"n_features": self._x.shape[1], "family": "gaussian", "refinement": None, "window": 0},
+        )
         return name
 
     def wire(self) -> dict[str, float]:

@@ -40,7 +40,7 @@ from shoal_service.streams.record_index import RecordReader
 from shoal_service.streams.refinement import child, process
 from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
 
-STREAM = {"n_features": 2, "warmup_points": 100, "window": 1600, "refinement": None}
+STREAM = {"n_features": 2, "family": "gaussian", "warmup_points": 100, "window": 1600, "refinement": None}
 BATCH = 60
 KEYS = 500
 CLIENTS = 2

@@ -44,7 +44,7 @@ MODULES = (
     job_lease, records, trigger, worker, lease_manager, replica, replica_manager, view_broadcast,
 )  # fmt: skip
 """Modules that look at the clock, wait, start threads or draw names."""
-STREAM = {"n_features": 2, "warmup_points": 20, "window": 80, "refinement": None}
+STREAM = {"n_features": 2, "family": "gaussian", "warmup_points": 20, "window": 80, "refinement": None}
 BY_TIME = {**STREAM, "half_life": "1h"}
 """The stream of every third number: it forgets by the times of its points."""
 KEY = ("s", "incarnation")

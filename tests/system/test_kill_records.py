@@ -53,7 +53,13 @@ def test_records_survive_kills_exactly_once_and_a_forgotten_one_stays_forgotten(
 ) -> None:
     service = start_service(checkpoint_interval_s=0.5, publish_interval_s=0.01)
     url = lambda: service.url  # noqa: E731
-    ask(url, "PUT", "/streams/default", (201,), json={"n_features": 2, "refinement": None, "half_life": "1h"})
+    ask(
+        url,
+        "PUT",
+        "/streams/default",
+        (201,),
+        json={"n_features": 2, "family": "gaussian", "refinement": None, "half_life": "1h"},
+    )
     settings = StreamSettings(n_features=2, refinement=None, half_life="1h")
     state, expected, offset = initial_state(settings), {}, 0
     rng = np.random.default_rng(1)

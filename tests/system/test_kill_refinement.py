@@ -68,7 +68,9 @@ def library_state(folder: Path) -> tuple[bytes, int]:
         record = store.get_stream("default")
         entries = store.read("default", record.incarnation, 0, max_bytes=1 << 40)
         assert entries[0].seq == 1, "the window reaches back to the beginning, so nothing is trimmed"
-        state = replayed({"n_features": 2}, entries, lambda key: store.get_blob("default", record.incarnation, key))
+        state = replayed(
+            {"n_features": 2, "family": "auto"}, entries, lambda key: store.get_blob("default", record.incarnation, key)
+        )
         return state, sum(entry.kind is EntryKind.ADOPTION for entry in entries)
     finally:
         store.close()

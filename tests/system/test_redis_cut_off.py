@@ -42,7 +42,7 @@ from shoal_service.wire import fields_from_log, from_log
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
-SETTINGS = {"n_features": 2, "warmup_points": 300, "window": 20_000}
+SETTINGS = {"n_features": 2, "family": "gaussian", "warmup_points": 300, "window": 20_000}
 COMMON = {"store": "redis", "redis_timeout_s": 1.0, "lease_s": 1.0, "checkpoint_interval_s": 0.5, "refine_nice": 0}
 CLIENTS = 2
 """Clients of each service, on its own machine."""
@@ -340,7 +340,7 @@ def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_wh
 
 # -- pieces of rounds
 
-PARTITIONED = {"n_features": 12, "refinement": None, "window": 0, "partitions": 3}
+PARTITIONED = {"n_features": 12, "family": "gaussian", "refinement": None, "window": 0, "partitions": 3}
 ROUND = 16_384
 
 

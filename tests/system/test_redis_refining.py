@@ -21,7 +21,7 @@ from shoal_service.store.redis import RedisStore
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
-SMALL = {"n_features": 2, "warmup_points": 300, "window": 100_000}
+SMALL = {"n_features": 2, "family": "gaussian", "warmup_points": 300, "window": 100_000}
 STEP = 300
 
 

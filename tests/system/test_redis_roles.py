@@ -32,7 +32,7 @@ from shoal_service.wire import from_log
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
 N_FEATURES = 3
-SETTINGS = {"n_features": N_FEATURES, "warmup_points": 300}
+SETTINGS = {"n_features": N_FEATURES, "family": "gaussian", "warmup_points": 300}
 ALONE = StreamSettings(n_features=N_FEATURES, warmup_points=300, refinement=None)
 """Nothing but what clients send is in the log: refinements come when they come."""
 

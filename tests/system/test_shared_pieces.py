@@ -22,7 +22,7 @@ from shoal.sequential import initial_state
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
 FEATURES, ROUND = 12, 16_384
-SETTINGS = {"n_features": FEATURES, "refinement": None, "window": 0, "partitions": 3}
+SETTINGS = {"n_features": FEATURES, "family": "gaussian", "refinement": None, "window": 0, "partitions": 3}
 BATCH = ROUND
 
 

@@ -80,7 +80,7 @@ def create(
     features: Annotated[int | None, typer.Option("--features", min=1, metavar="N", help="Number of features.")] = None,
     family: Annotated[
         str | None,
-        typer.Option("--family", metavar="NAME", help="Family of distributions of the components. (default: gaussian)"),
+        typer.Option("--family", metavar="NAME", help="Family of distributions of the components. (default: auto)"),
     ] = None,
     partitions: Annotated[
         int | None,

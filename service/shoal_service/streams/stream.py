@@ -452,7 +452,8 @@ class Stream:
     async def restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         """Replace the state by that of a snapshot, through an entry of the log. Offsets continue.
 
-        `settings` are the snapshot's, which become the stream's. Raises StreamConflictError when their shape differs.
+        `settings` are the snapshot's, which become the stream's. Raises StreamConflictError when their shape differs;
+        where the stream's family is automatic, the snapshot's may be any.
         A restore that has begun is completed even when the client disconnects.
         """
         return await _completed(self._restore(blob, settings, idempotency))
@@ -460,7 +461,10 @@ class Stream:
     async def _restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         async with self._changing:
             await self.refresh()
-            refuse_other_shape(self.settings, settings)
+            shape = self.settings
+            if shape.family_requested is not None and settings.family_requested is None:
+                shape = shape.with_family(settings.family, None)
+            refuse_other_shape(shape, settings)
             return await self._append_settings(
                 EntryKind.RESTORE, blob, within_limits(settings, self._service_settings), idempotency=idempotency
             )

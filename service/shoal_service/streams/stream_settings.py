@@ -25,7 +25,8 @@ def read_settings(canonical: bytes) -> "StreamSettings":
 def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings":
     """Settings of a new stream from a JSON object. Raises SettingError, and LimitError above a limit of the service.
 
-    Names of features may also come from a mapping of them to families, and their number from the names.
+    Names of features may also come from a mapping of them to families, and their number from the names. The family is
+    automatic by default, if the other settings permit this.
     """
     load_engines()
     from shoal.families import names_given
@@ -44,9 +45,20 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
         "window": min(StreamSettings.window, limits.max_window),
         "window_bytes": min(StreamSettings.window_bytes, int(limits.max_window_bytes)),
     }
+    if values.get("family") is None:
+        values = {**values, "family": _default_family(values)}
     settings = StreamSettings.from_dict({**defaults, **values})
     _refuse_unused_hyperparameters(settings, values.get("prior"))
     return within_limits(settings, limits)
+
+
+def _default_family(values: Mapping[str, Any]) -> str:
+    """The family of a new stream that names none: automatic, or the library's default with a setting that needs a
+    family by name."""
+    from shoal.mixture import AUTO_FAMILY, StreamSettings
+
+    learns_prior = values.get("prior") in (None, "auto")
+    return AUTO_FAMILY if learns_prior and values.get("missing") != "marginal" else StreamSettings.family
 
 
 def _refuse_unused_hyperparameters(settings: "StreamSettings", given: Any) -> None:

@@ -100,6 +100,21 @@ async def test_a_snapshot_of_another_shape_is_a_conflict(running: Any) -> None:
     assert running.tails() == before
 
 
+@ON_MEMORY
+async def test_a_stream_of_an_automatic_family_accepts_a_snapshot_of_a_named_one(running: Any) -> None:
+    rng = np.random.default_rng(0)
+    saved = io.BytesIO()
+    StreamingDPMixture("poisson").partial_fit(rng.poisson(4.0, (200, 2))).save(saved)
+    await running.http.put("/streams/any", json={"n_features": 2})
+    reply = await running.http.put("/streams/any/snapshot", content=saved.getvalue(), headers=FILE)
+    assert reply.status_code == 200, reply.text
+    settings = (await running.json("/streams/any"))["settings"]
+    assert (settings["family"], settings["family_requested"]) == ("poisson", None)
+    await running.http.put("/streams/three", json={"n_features": 3})
+    reply = await running.http.put("/streams/three/snapshot", content=saved.getvalue(), headers=FILE)
+    assert (reply.status_code, "n_features" in reply.json()["detail"]) == (409, True)
+
+
 @pytest.mark.parametrize("harm", ["cut", "flipped", "empty", "something else"])
 @ON_MEMORY
 async def test_a_damaged_snapshot_is_refused_and_stores_nothing(running: Any, harm: str) -> None:

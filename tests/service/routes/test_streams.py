@@ -32,6 +32,27 @@ async def test_a_stream_is_made_with_its_settings(running: Any) -> None:
     assert shown["settings"] == settings
 
 
+@pytest.mark.parametrize(
+    ("more", "family", "requested"),
+    [
+        ({}, "gaussian", "auto"),  # of provisional fits
+        ({"family": None}, "gaussian", "auto"),
+        ({"prior": "auto", "missing": "refuse"}, "gaussian", "auto"),
+        ({"prior": "hierarchical"}, "gaussian", None),
+        ({"missing": "marginal"}, "gaussian", None),
+        ({"family": "gaussian"}, "gaussian", None),
+    ],
+)
+@ON_MEMORY
+async def test_the_family_is_automatic_unless_a_setting_needs_one_by_name(
+    running: Any, more: dict[str, Any], family: str, requested: str | None
+) -> None:
+    made = await running.http.put("/streams/sea", json={"n_features": 3, **more})
+    assert made.status_code == 201, made.text
+    settings = made.json()["settings"]
+    assert (settings["family"], settings["family_requested"]) == (family, requested)
+
+
 async def test_settings_that_are_left_out_stay_as_they_are(running: Any) -> None:
     await running.http.put("/streams/sea", json={"n_features": 2, "concentration": 2.0, "half_life": 100})
     changed = await running.http.put("/streams/sea", json={"half_life": None})

@@ -36,12 +36,12 @@ class StreamIn(WireModel):
     )
 
     family: str | dict[str, str] | None = None
-    """Family of distributions of the components; `gaussian` by default. For mixed data an object: from the names of
-    features, or columns such as `0-3,7` counted from 0, to families. All columns of one family are one block. `auto`
-    chooses a family at the end of the warm-up; the settings then show it with its `family_reason`. Part of the
-    shape."""
+    """Family of distributions of the components. `auto`, the default, chooses a family at the end of the warm-up; the
+    settings then show it with its `family_reason`. With a prior of your own or `missing: marginal` the default is
+    `gaussian`. For mixed data an object: from the names of features, or columns such as `0-3,7` counted from 0, to
+    families. All columns of one family are one block. Part of the shape."""
     family_requested: Literal["auto"] | None = _setting(readOnly=True)
-    """`auto` where the family is automatic. Set by `family: auto`."""
+    """`auto` where the family is automatic."""
     family_reason: str | None = _setting(readOnly=True)
     """Why an automatic family was chosen. Shown, not meant to be set."""
     n_features: int | None = _setting(minimum=1)
