@@ -5,8 +5,9 @@ by hundreds of Poisson components, and heavy tails by one component that covers 
 place of the domain's default only if three things hold in refined trials (`family_trial`):
 
 - Prediction. It predicts held-out rows better by more than `CLEAR` standard errors of the paired differences.
-- Simplicity. It needs no more components, or up to `MORE` times as many that agree at least as well. A family of the
-  wrong shape covers a group by several, which agree badly. One of the right shape may find groups that the other misses.
+- Simplicity. It needs no more components, or up to `MOST_COMPONENTS` times as many if they agree at least as well. A
+  family of the wrong shape covers a group by several, which agree badly. One of the right shape may find groups that
+  the default misses.
 - Stability. Its components agree between the halves of the rows as well as those of the default, but for `SLACK`, and
   are more than one. Agreement is the adjusted Rand index (Ben-Hur, Elisseeff and Guyon 2002, with disjoint halves).
 
@@ -45,8 +46,8 @@ CLEAR = 3.0
 SLACK = 0.05
 """Adjusted Rand index by which two halves agree more or less by chance, about, with some hundreds of rows."""
 
-MORE = 1.25
-"""Most components of another family, in those of the default, if its components come back as well."""
+MOST_COMPONENTS = 1.25
+"""Most components of another family, relative to the default's, if they agree at least as well."""
 
 FEWEST_ROWS_OF_ONE = 15
 """Rows a component, on average, below which one pass shows that a family splinters."""
@@ -115,7 +116,7 @@ def _better(own: FamilyTrial, default: FamilyTrial, comparable: bool) -> bool:
     more = own.total_components > default.total_components
     return (
         own.z_score(default) > CLEAR
-        and own.total_components <= MORE * default.total_components
+        and own.total_components <= MOST_COMPONENTS * default.total_components
         and own.agreement >= default.agreement - (0.0 if more else SLACK)
     )
 
