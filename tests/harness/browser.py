@@ -15,7 +15,7 @@ DESK = {"width": 1280, "height": 800}
 
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-software-rasterizer"]
 """Without its sandbox, which needs rights that a container often lacks: only our own pages are opened. Without an
-imitation of a graphics card, which costs a third of the processor time of a page: no page uses WebGL."""
+imitation of a graphics card, which costs a quarter of the processor time of a page: no page uses WebGL."""
 
 
 def chromium_path() -> str:

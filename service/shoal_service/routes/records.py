@@ -63,7 +63,7 @@ async def changed_records(
     stream = await service.streams.get(name)
     event = None if changed_since is None else event_place(stream, changed_since)
     after = None if cursor is None else Position(*decode_rank(cursor, _LOG_ORDER))
-    found, last = await service.streams.changed_since(
+    found, last = await service.records.changed_since(
         name, event, limit, after, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
     following = None if last is None else encode_cursor(*last, _LOG_ORDER)
@@ -101,7 +101,7 @@ async def members(
     service = service_of(request)
     after = None if cursor is None else Position(*decode_rank(cursor, order))
     asked = (component, order, limit, after)
-    page = await service.streams.members(
+    page = await service.records.members(
         stream_of(request), *asked, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
     following = None if page.last is None else encode_cursor(*page.last, order)
@@ -127,7 +127,7 @@ async def lookup(request: Request, min_offset: MinOffset = None, timeout: Timeou
     service = service_of(request)
     async with service.uploads.read(request, service.limits.max_body_bytes) as upload:
         keys = decode_lookup(*upload, service.limits)
-    found = await service.streams.records(
+    found = await service.records.find(
         stream_of(request), keys, min_offset=min_offset, timeout_s=service.wait_s(timeout)
     )
     labels = await labels_of(service, stream_of(request))
@@ -144,7 +144,7 @@ async def lookup(request: Request, min_offset: MinOffset = None, timeout: Timeou
 async def one_record(request: Request, key: Key, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
     """The newest point under a key: the component that it was assigned to, and the one that it belongs to today."""
     service, name = service_of(request), stream_of(request)
-    (record,) = await service.streams.records(name, [key], min_offset=min_offset, timeout_s=service.wait_s(timeout))
+    (record,) = await service.records.find(name, [key], min_offset=min_offset, timeout_s=service.wait_s(timeout))
     if record is None:
         raise _not_found(name, key)
     return json_answer(encode(shown(record, await labels_of(service, name))))
@@ -167,7 +167,7 @@ async def forget(request: Request, key: Key, timeout: Timeout = None) -> Respons
     """
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
-    receipt = await service.streams.forget(name, key, wait_s)
+    receipt = await service.records.forget(name, key, wait_s)
     if receipt is None:
         raise _not_found(name, key)
     done = await service.streams.wait_until_visible(receipt, wait_s)

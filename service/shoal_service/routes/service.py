@@ -21,6 +21,7 @@ from shoal_service.streams import (
     Labels,
     PublishedView,
     RecentPointsService,
+    RecordService,
     RefinementService,
     Runtime,
     SourceService,
@@ -59,6 +60,11 @@ class Service:
     def refinements(self) -> RefinementService:
         """Refinements of these streams."""
         return self.runtime.refinements
+
+    @property
+    def records(self) -> RecordService:
+        """Records of these streams."""
+        return self.runtime.records
 
     @property
     def dead_letters(self) -> DeadLetterService:

@@ -21,6 +21,7 @@ from shoal_service.streams.clusters import (
 from shoal_service.streams.dead_letter_service import DeadLetterService, StreamLetter
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import EventPlace, Feed, FeedEvent, event_fields, event_id
+from shoal_service.streams.known_streams import DEFAULT_STREAM
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each, texts_of
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.learnt_rows import LearntRows
@@ -29,10 +30,10 @@ from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buck
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
 from shoal_service.streams.record_index import Position, Stored
+from shoal_service.streams.record_service import Record, RecordService
 from shoal_service.streams.record_times import shown_time
-from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import Refinement, RefinementCounters, RefinementService
-from shoal_service.streams.registry import DEFAULT_STREAM, StreamInfo, StreamRegistry
+from shoal_service.streams.registry import StreamInfo, StreamRegistry
 from shoal_service.streams.runtime import Runtime
 from shoal_service.streams.shared import LeaseCounters, PieceCounters
 from shoal_service.streams.source_service import SourceService, SourceStatus
@@ -77,6 +78,7 @@ __all__ = [
     "RecentPoints",
     "RecentPointsService",
     "Record",
+    "RecordService",
     "Refinement",
     "RefinementCounters",
     "RefinementService",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DEFAULT_STREAM = "default"
+"""The stream of the plain paths. It is created by its first batch; before that it can be read, and is empty."""
 LOADED_AT_START = 100
 """Number of streams up to which all are loaded at the start. Of more, each is loaded when it is used first."""
 DRAIN_SHARE = 0.7

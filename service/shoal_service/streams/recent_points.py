@@ -14,8 +14,8 @@ import numpy.typing as npt
 from shoal_service.errors import LogGapError
 from shoal_service.store import Entry, Store
 from shoal_service.streams.learnt_rows import LEARNT, LearntRows
+from shoal_service.streams.record_service import RecordService
 from shoal_service.streams.refinement import batches_of, entries_between
-from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.view import PublishedView, scores_of
 from shoal_service.wire import fields_from_log, from_log
 
@@ -50,9 +50,9 @@ class RecentPoints(NamedTuple):
 class RecentPointsService:
     """Samples of the streams of one process."""
 
-    def __init__(self, store: Store, streams: StreamRegistry) -> None:
+    def __init__(self, store: Store, records: RecordService) -> None:
         self._store = store
-        self._streams = streams
+        self._records = records
 
     async def newest(self, view: PublishedView, n: int, after: int, timeout_s: float) -> RecentPoints:
         """The newest points of a view, at most `n`, that came after the log offset `after`.
@@ -63,7 +63,7 @@ class RecentPointsService:
         asked = [key for key in found.keys if key is not None]
         if not asked:
             return found
-        records = await self._streams.records(view.stream, asked, min_offset=None, timeout_s=timeout_s)
+        records = await self._records.find(view.stream, asked, min_offset=None, timeout_s=timeout_s)
         known = {record.stored.log_offset for record in records if record is not None}
         keys = zip(found.keys, found.log_offset.tolist(), strict=True)
         return found._replace(keys=[key if offset in known else None for key, offset in keys])

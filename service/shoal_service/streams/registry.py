@@ -1,7 +1,7 @@
 """Registry of the streams of one service, as request handlers use it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.errors import ShapeError
@@ -10,14 +10,11 @@ from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, Store, StreamRecord, Tail, known_step
 from shoal_service.streams.board import ViewSource
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.events import EventPlace
 from shoal_service.streams.feature_names import with_names
-from shoal_service.streams.known_streams import KnownStreams
+from shoal_service.streams.known_streams import DEFAULT_STREAM, KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Label, Labels
 from shoal_service.streams.learner import LocalSource
 from shoal_service.streams.learnt_rows import LearntRows
-from shoal_service.streams.record_index import Order, Page, Position
-from shoal_service.streams.records import Record
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, PointForm, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 WINDOW_ATTEMPTS = 3
 """States that are tried for a snapshot with its window. The log may be trimmed while its rows are read."""
-DEFAULT_STREAM = "default"
-"""The stream of the plain paths. It is created by its first batch; before that it can be read, and is empty."""
 
 
 class StreamInfo(NamedTuple):
@@ -212,62 +207,6 @@ class StreamRegistry:
             if min_offset:
                 raise OffsetBeyondLogError(f"min_offset is {min_offset}, stream {name!r} has no points yet") from None
             return PublishedView(name, "", 0, 0, 0, "empty", None)
-
-    async def records(
-        self, name: str, keys: Sequence[str], *, min_offset: int | None, timeout_s: float
-    ) -> list[Record | None]:
-        """The record of each key, as `Stream.records`. The stream `default` has none before its first batch."""
-        try:
-            return await self.known.with_stream(name, lambda stream: stream.records(keys, min_offset, timeout_s))
-        except UnknownStreamError:
-            if name != DEFAULT_STREAM:
-                raise
-            return [None] * len(keys)
-
-    async def members(
-        self,
-        name: str,
-        component: int,
-        order: Order,
-        limit: int,
-        after: Position | None,
-        *,
-        min_offset: int | None,
-        timeout_s: float,
-    ) -> Page:
-        """Records that belong to a component today, as `Stream.members`."""
-
-        async def use(stream: Stream) -> Page:
-            return await stream.members(component, order, limit, after, min_offset=min_offset, timeout_s=timeout_s)
-
-        return await self.known.with_stream(name, use)
-
-    async def changed_since(
-        self,
-        name: str,
-        event: EventPlace | None,
-        limit: int,
-        after: Position | None,
-        *,
-        min_offset: int | None,
-        timeout_s: float,
-    ) -> tuple[list[Record], Position | None]:
-        """Records that may belong elsewhere since an event, as `Stream.changed_since`."""
-
-        async def use(stream: Stream) -> tuple[list[Record], Position | None]:
-            return await stream.changed_since(event, limit, after, min_offset=min_offset, timeout_s=timeout_s)
-
-        return await self.known.with_stream(name, use)
-
-    async def forget(self, name: str, key: str, timeout_s: float) -> Receipt | None:
-        """Append an entry that forgets a record, as `Stream.forget`."""
-        self.known.refuse_when_stopping()
-        try:
-            return await self.known.with_stream(name, lambda stream: stream.forget(key, timeout_s))
-        except UnknownStreamError:
-            if name != DEFAULT_STREAM:
-                raise
-            return None
 
     async def labels(self, name: str) -> Labels:
         """The labels of the components of a stream, as `Stream.labels`. The stream `default` may have no points yet."""

@@ -17,6 +17,7 @@ from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.recent_points import RecentPointsService
+from shoal_service.streams.record_service import RecordService
 from shoal_service.streams.refinement import RefinementService, RefinementWorker
 from shoal_service.streams.registry import StreamRegistry
 from shoal_service.streams.shared import LeaseManager, PieceSharing, ReplicaManager, state_from_leader
@@ -64,7 +65,8 @@ class Runtime:
         self.sources = SourceService(store, settings, self.known, partial(self._announce, SOURCES_CHANGED))
         self.webhook_sender = WebhookSender(store, settings, log, self._learnt) if learns else None
         self.webhooks = WebhookService(store, settings, self.known, partial(self._announce, WEBHOOKS_CHANGED))
-        self.recent_points = RecentPointsService(store, self.streams)
+        self.records = RecordService(self.known)
+        self.recent_points = RecentPointsService(store, self.records)
 
     def _alone(self, settings: Settings) -> StreamRegistry:
         refiner = self.refiner = RefinementWorker(

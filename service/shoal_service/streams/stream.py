@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -12,7 +12,6 @@ from shoal_service.errors import (
     NotReadyError,
     OffsetBeyondLogError,
     OffsetNotAppliedError,
-    ParameterError,
     SettingsMovedError,
     StoreUnavailableError,
     StreamConflictError,
@@ -22,14 +21,12 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource, shielded
-from shoal_service.streams.events import EventPlace
 from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import Label, Labels, label_book
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
-from shoal_service.streams.record_index import Order, Page, Position, RecordReader, Since, forget_payload
+from shoal_service.streams.record_index import RecordReader, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
-from shoal_service.streams.records import Record, changed_since, members_of, records_of
 from shoal_service.streams.stream_settings import (
     changed_settings,
     check_points,
@@ -107,7 +104,7 @@ class Stream:
         self._labels = label_book(store, record.name, record.incarnation)
         self._reading_labels: asyncio.Task[Labels] | None = None
         self._shown_labels: tuple[tuple[int, int], str, Mapping[int, Label]] | None = None
-        self._records = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
+        self.record_reader = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 
     @property
     def name(self) -> str:
@@ -242,59 +239,6 @@ class Stream:
             self.points_ingested += receipt.accepted
         return receipt
 
-    async def records(self, keys: Sequence[str], min_offset: int | None, timeout_s: float) -> list[Record | None]:
-        """The record of each key, None where there is none. Raises as `view`."""
-        view = await self.view(min_offset, timeout_s)
-        return await asyncio.to_thread(records_of, self._records, view, self.settings, keys)
-
-    async def members(
-        self,
-        component: int,
-        order: Order,
-        limit: int,
-        after: Position | None,
-        *,
-        min_offset: int | None,
-        timeout_s: float,
-    ) -> Page:
-        """Records that belong to a component today, as `members_of`. Raises as `view`, too."""
-        view = await self.view(min_offset, timeout_s)
-        return await asyncio.to_thread(members_of, self._records, view, self.settings, component, order, limit, after)
-
-    async def changed_since(
-        self, event: EventPlace | None, limit: int, after: Position | None, *, min_offset: int | None, timeout_s: float
-    ) -> tuple[list[Record], Position | None]:
-        """Records that may belong elsewhere since an event, all for None; and where others follow. Raises as `view`,
-        and ParameterError for an event that is no longer known.
-        """
-        view = await self.view(min_offset, timeout_s)
-        since = None if event is None else self._since(event, view)
-        return await asyncio.to_thread(changed_since, self._records, view, self.settings, since, limit, after)
-
-    def _since(self, place: EventPlace, view: PublishedView) -> Since | None:
-        """The moment of an event, or of a position between events. None where any record may belong elsewhere since
-        then. Raises ParameterError for a place of which the later events are not all known.
-        """
-        feed = self.view_source.feed
-        events = feed.all()
-        if place.next < feed.begins or place >= max(feed.end, EventPlace(view.seq + 1, 0)):
-            raise ParameterError(
-                f"event {place.seq}.{place.nth} of stream {self.name!r} is not known any more; read all records once"
-            )
-        earlier = [event for event in events if event.place <= place]
-        later = events[len(earlier) :]
-        if any(event.kind == "restored" for event in later):  # another state, with another past
-            return None
-        refined = any(event.kind == "adopted" for event in later)
-        refined_before = feed.begins > EventPlace(0, 0) or any(event.kind == "adopted" for event in earlier)
-        returned = frozenset(int(event.data["component"]) for event in later if event.kind == "returned")
-        if earlier:
-            points_seen = int(earlier[-1].data["offset"])
-            if any(event.data.get("offset") == points_seen for event in later):
-                points_seen -= 1  # a refinement sees no points: what retired just before the event counts, too
-            return Since(points_seen, refined, refined_before, returned)
-        return Since(0 if later else view.points_seen, refined, refined_before, returned)
-
     async def shown_labels(self) -> Mapping[int, Label]:
         """The labels that the components of the view have, as they were read last.
 
@@ -337,13 +281,8 @@ class Stream:
         """Change the label of a component durably, as `LabelBook.change`."""
         await asyncio.to_thread(self._labels.change, view, component, changes)
 
-    async def forget(self, key: str, timeout_s: float) -> Receipt | None:
-        """Append an entry that forgets the record of a key. None where there is no such record, also in the batches
-        that were accepted until now.
-        """
-        tail = await self.tail()
-        if (await self.records([key], tail.log_offset, timeout_s))[0] is None:
-            return None
+    async def forget(self, key: str) -> Receipt:
+        """Append an entry that forgets the record of a key."""
         return await self._append(EntryKind.FORGET, forget_payload([key]), 0, idempotency=None)
 
     async def wait_until_visible(self, receipt: Receipt, timeout_s: float) -> bool:

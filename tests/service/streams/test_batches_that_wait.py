@@ -18,6 +18,7 @@ from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams import learnt_rows
 from shoal_service.streams.learner import apply, thread
 from shoal_service.streams.monitor import encode_monitor
+from shoal_service.streams.record_service import RecordService
 from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +135,8 @@ async def everything(running: Any, n_keys: int) -> dict[str, Any]:
     view = await stream.view(tail.log_offset, 60)
     learner = stream.view_source.learner
     density, novelty = learner.counters.scores.counted()
-    found = await stream.records([f"key/{k}" for k in range(n_keys)], tail.log_offset, 60)
+    records, keys = RecordService(running.registry.known), [f"key/{k}" for k in range(n_keys)]
+    found = await records.find("default", keys, min_offset=tail.log_offset, timeout_s=60)
     return {
         "state": (await stream.snapshot(60)).blob,
         "events": [(event.place, event.kind, event.data) for event in learner.feed.all()],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shoal_service.streams.events import EventPlace
-from shoal_service.streams.stream import Stream
+from shoal_service.streams.record_service import since_event
 
 
 @pytest.mark.parametrize(("adopted_at", "points_seen"), [(25, 24), (26, 25)])
@@ -20,6 +20,6 @@ def test_what_a_refinement_retires_without_a_point_since_the_event_counts(adopte
     feed = SimpleNamespace(all=lambda: events, begins=EventPlace(0, 0), end=EventPlace(4, 1))
     stream: Any = SimpleNamespace(name="s", view_source=SimpleNamespace(feed=feed))
     view: Any = SimpleNamespace(seq=4, points_seen=adopted_at)
-    since = Stream._since(stream, EventPlace(3, 0), view)
+    since = since_event(stream, EventPlace(3, 0), view)
     assert since is not None
     assert (since.points_seen, since.refined) == (points_seen, True)

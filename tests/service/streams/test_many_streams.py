@@ -15,6 +15,7 @@ from shoal.mixture import state_codec
 from shoal_service.errors import UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
 from shoal_service.streams.learner import pool
+from shoal_service.streams.record_service import RecordService
 from shoal_service.wire import Points, RecordFields, Texts
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,8 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     assert listed == before
     assert learner(registry).resting
     assert registry.known.loaded[0].view_source.feed.all() == events
-    (record,) = await registry.records("default", ["key-59"], min_offset=None, timeout_s=120)
+    records = RecordService(registry.known)
+    (record,) = await records.find("default", ["key-59"], min_offset=None, timeout_s=120)
     assert record is not None
     assert record.resolved.component in view.snapshot.ids.tolist()
     await eventually_async(lambda: learner(registry).resting)
