@@ -1,7 +1,7 @@
 """Draw the pictures of the documents, from real runs: python docs/pictures/make.py [NAME ...]
 
-Needs matplotlib. `promises.png` shows one run of a server; the others come out the same each time. `map.png` is a
-screenshot of the dashboard, made by hand.
+Needs matplotlib. `promises.png` shows one run of a server; the others come out the same each time. `map.png` is
+`build/screenshots/map-light.png`, which `tests/browser/test_views.py` makes.
 """
 
 import os
