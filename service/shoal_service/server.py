@@ -173,8 +173,9 @@ def _listening(settings: Settings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error  # its own text repeats the address
         sys.stderr.write(
-            f"error: cannot listen on {settings.host} port {settings.port} ({error.strerror}); "
+            f"error: cannot listen on {settings.host} port {settings.port} ({why}); "
             "stop the program that uses this port, or choose another --port\n"
         )
         raise SystemExit(NOT_STARTED) from None

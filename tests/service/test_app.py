@@ -223,5 +223,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> 
         settings = environment(port=port, data_dir=tmp_path / "data")
         found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=120)
     assert found.returncode == 6
-    assert found.stderr.strip().splitlines()[-1].startswith("error: cannot listen on 127.0.0.1")
+    said = found.stderr.strip().splitlines()[-1]
+    assert said.startswith("error: cannot listen on 127.0.0.1")
+    assert said.count("127.0.0.1") == 1
     assert "Traceback" not in found.stderr

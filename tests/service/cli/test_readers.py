@@ -133,7 +133,7 @@ def test_empty_file_holds_no_points(tmp_path: Path, name: str) -> None:
 
 
 BAD_CSV = [
-    ("a,b\n1,2\n3,x\n", {}, r"line 3, column 'b': 'x' is not a number"),
+    ("a,b\n1,2\n3,x\n", {}, r"line 3, column 'b': 'x' is not a number.*--key-column"),
     ("1,2\n3,x\n", {}, r"line 2, column 1: 'x'"),
     ("1,2\n\n3,\n", {}, r"line 3, column 1: empty"),
     ("1,2\n3,nan\n", {}, r"line 2: nan"),

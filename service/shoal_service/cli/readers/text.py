@@ -169,7 +169,8 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
     if not cells[place].strip():
         remedy += f"; {ACCEPT_MISSING}"
     else:
-        remedy += "; a column of texts needs the family categorical, and a text in its first line"
+        remedy += "; `shoal ingest` keeps texts by --key-column and --payload-columns"
+        remedy += "; a column of categories needs the family categorical, and a text in its first line"
     raise BadRowError(what, remedy, layout.label(place))
 
 
