@@ -148,7 +148,7 @@ async def _labels_of(stream: Stream) -> dict[int, Label]:
     """The labels of the components of a stream, as its readers see it."""
     view = stream.view_source.board.view
     try:
-        labels = await stream.labels()
+        labels = await stream.labels.all()
     except ServiceError:  # the stream was deleted: the next look at the feed ends the answer
         return {}
     return {} if view is None or not labels.given else labels.shown(view)

@@ -209,19 +209,19 @@ class StreamRegistry:
             return PublishedView(name, "", 0, 0, 0, "empty", None)
 
     async def labels(self, name: str) -> Labels:
-        """The labels of the components of a stream, as `Stream.labels`. The stream `default` may have no points yet."""
+        """The labels of a stream, as `StreamLabels.all`. The stream `default` may have no points yet."""
         stream = await self._find(name)
-        return NO_LABELS if stream is None else await stream.labels()
+        return NO_LABELS if stream is None else await stream.labels.all()
 
     async def shown_labels(self, name: str) -> Mapping[int, Label]:
-        """As `Stream.shown_labels`. The stream `default` may have no points yet."""
+        """As `StreamLabels.shown`. The stream `default` may have no points yet."""
         stream = await self._find(name)
-        return {} if stream is None else await stream.shown_labels()
+        return {} if stream is None else await stream.labels.shown()
 
     async def set_label(self, name: str, view: PublishedView, component: int, changes: Mapping[str, Any]) -> None:
-        """Change the label of a component, as `Stream.set_label`."""
+        """Change the label of a component, as `StreamLabels.change`."""
         self.known.refuse_when_stopping()
-        await self.known.with_stream(name, lambda stream: stream.set_label(view, component, changes))
+        await self.known.with_stream(name, lambda stream: stream.labels.change(view, component, changes))
 
     async def snapshot(
         self, name: str, *, min_offset: int | None, timeout_s: float, window: bool = False

@@ -22,11 +22,12 @@ from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.feature_names import in_order, with_names
-from shoal_service.streams.labels import Label, Labels, label_book
+from shoal_service.streams.labels import label_book
 from shoal_service.streams.learnt_rows import LearntRows
 from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
 from shoal_service.streams.record_index import RecordReader, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
+from shoal_service.streams.stream_labels import StreamLabels
 from shoal_service.streams.stream_settings import (
     changed_settings,
     check_points,
@@ -46,10 +47,6 @@ T = TypeVar("T")
 
 LOAD_TIMEOUT_S = 30.0
 """Longest wait of a change of settings for the stream to be loaded."""
-FIRST_LABELS_S = 1.0
-"""Longest wait of an answer about points for labels that were never read."""
-LABELS_S = 0.3
-"""Longest wait of a reader for labels that are known, but may have changed."""
 PACE_S, PACE_POLL_S = 1.0, 0.01
 """Longest wait of a batch for a learner that is behind, and the time between two looks at it."""
 MAX_CHANGE_ATTEMPTS = 50
@@ -101,9 +98,7 @@ class Stream:
         self._chosen: StreamSettings | None = None  # those of the last view: a stream may have none at the moment
         self._changing = asyncio.Lock()
         self._naming = asyncio.Lock()
-        self._labels = label_book(store, record.name, record.incarnation)
-        self._reading_labels: asyncio.Task[Labels] | None = None
-        self._shown_labels: tuple[tuple[int, int], str, Mapping[int, Label]] | None = None
+        self.labels = StreamLabels(label_book(store, record.name, record.incarnation), view_source)
         self.record_reader = RecordReader(lambda places: store.read_pages(record.name, record.incarnation, places))
 
     @property
@@ -238,48 +233,6 @@ class Stream:
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt
-
-    async def shown_labels(self) -> Mapping[int, Label]:
-        """The labels that the components of the view have, as they were read last.
-
-        They are read again in the background, so that an answer about points does not wait for the store, except for a
-        second until they were read once.
-        """
-        view = self.view_source.board.view
-        if not self._labels.known:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.labels(), FIRST_LABELS_S)
-        elif self._labels.fresh is None:
-            self._read_labels()
-        labels = self._labels.last
-        if view is None or not labels.given:
-            return {}
-        known, shown = ((view.seq, view.log_offset), labels.version), self._shown_labels
-        if shown is None or shown[:2] != known:
-            shown = self._shown_labels = (*known, await asyncio.to_thread(labels.shown, view))
-        return shown[2]
-
-    def _read_labels(self) -> "asyncio.Task[Labels]":
-        """The read of the labels that is under way, or a new one."""
-        reading = self._reading_labels
-        if reading is None or reading.done():
-            reading = self._reading_labels = asyncio.create_task(asyncio.to_thread(self._labels.labels))
-            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # also if nobody waits
-        return reading
-
-    async def labels(self) -> Labels:
-        """The labels of the components. A store that does not answer soon leaves the last ones in force."""
-        if (fresh := self._labels.fresh) is not None:
-            return fresh
-        reading = self._read_labels()
-        timeout_s = LABELS_S if self._labels.known else LOAD_TIMEOUT_S
-        with contextlib.suppress(TimeoutError, StoreUnavailableError):
-            return await asyncio.wait_for(shielded(reading), timeout_s)
-        return self._labels.last
-
-    async def set_label(self, view: PublishedView, component: int, changes: Mapping[str, str | None]) -> None:
-        """Change the label of a component durably, as `LabelBook.change`."""
-        await asyncio.to_thread(self._labels.change, view, component, changes)
 
     async def forget(self, key: str) -> Receipt:
         """Append an entry that forgets the record of a key."""

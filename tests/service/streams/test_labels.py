@@ -15,7 +15,7 @@ from harness.waiting import eventually_async
 from shoal.mixture import Lineage
 from shoal_service.errors import StoreUnavailableError
 from shoal_service.streams import labels as labels_module
-from shoal_service.streams import stream as stream_module
+from shoal_service.streams import stream_labels
 from shoal_service.streams.labels import Label, LabelBook, Labels
 
 
@@ -184,20 +184,20 @@ async def test_a_reading_that_fails_after_its_reader_has_gone_on_leaves_no_trace
 ) -> None:
     """During an outage of Redis, the log of a service had one for each of them."""
     stream, _ = await running.begin().create("s", {"n_features": 1})
-    await stream.labels()
+    await stream.labels.all()
     fails, told = threading.Event(), list[Any]()
 
     def away(self: LabelBook) -> Labels:
         fails.wait(120)
         raise StoreUnavailableError("away")
 
-    monkeypatch.setattr(stream_module, "LABELS_S", 0.01)
+    monkeypatch.setattr(stream_labels, "LABELS_S", 0.01)
     monkeypatch.setattr(LabelBook, "fresh", None)
     monkeypatch.setattr(LabelBook, "labels", away)
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
-    await stream.labels()
+    await stream.labels.all()
     fails.set()
-    await eventually_async(lambda: stream._reading_labels.done())
-    stream._reading_labels = None
+    await eventually_async(lambda: stream.labels._reading.done())
+    stream.labels._reading = None
     gc.collect()
     assert told == []
