@@ -35,6 +35,8 @@ LONG_FILES = (
     "tests/system/test_real_streams.py",
     "tests/system/test_redis_leases.py",
     "tests/simulation/test_simulation.py",
+    "tests/service/streams/refinement/test_worker.py",
+    "tests/service/test_app.py",
 )
 """Files that take longest. Those that compute and those that wait take turns, so that no processor rests."""
 LONG_ROOMS = ("tests/system/", "tests/statistical/", "tests/simulation/", "tests/browser/")
