@@ -24,11 +24,22 @@ def test_a_rounded_feature_is_spread_over_its_cell() -> None:
     np.testing.assert_allclose(jitter_deviations(rows), [0.0, 1 / np.sqrt(12), rows[:, 2].std() / 64])
 
 
-def test_a_rare_value_does_not_drown_its_feature() -> None:
-    rows = np.random.default_rng(2).normal(size=(1_000, 2))
-    rows[:, 0] = 0.0
-    rows[7, 0] = 1e6
-    assert jitter_deviations(rows)[0] == pytest.approx(rows[:, 0].std() / 4)
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_a_flag_is_spread_over_its_step_however_rare(share: float) -> None:
+    """A Gaussian of a sure flag then gains as many nats over an even one as the probabilities do, log 2."""
+    rows = (np.random.default_rng(2).random((1_000, 1)) < share).astype(np.float64)
+    (noise_deviation,) = jitter_deviations(rows)
+    sure = noise_deviation**2
+    assert 0.5 * np.log((sure + 0.25) / sure) == pytest.approx(np.log(2.0))
+
+
+def test_a_feature_with_one_value_in_half_of_the_rows_gets_a_quarter_of_its_deviation() -> None:
+    rng = np.random.default_rng(6)
+    amounts = rng.lognormal(size=(1_000, 2)).round(2)
+    amounts[:500, 0] = 0.0
+    amounts[:450, 1] = 0.0
+    expected = [amounts[:, 0].std() / 4, amounts[:, 1].std() / 64]
+    np.testing.assert_allclose(jitter_deviations(amounts), expected)
 
 
 def test_a_constant_feature_gets_a_quarter_of_the_others_deviation() -> None:
@@ -89,3 +100,12 @@ def test_features_that_are_nearly_always_zero_do_not_rule(stream: SimpleNamespac
     best = [np.bincount(run.labels[1_000:][z[1_000:] == k]) for k in range(9)]
     assert all(counts.max() > 0.7 * counts.sum() for counts in best)
     assert len({int(counts.argmax()) for counts in best}) == 9
+
+
+def test_flags_beside_gaussians_do_not_make_a_component_of_each_pattern(stream: SimpleNamespace) -> None:
+    """Four groups by four reals and six flags were 52 components in one pass."""
+    rng = np.random.default_rng(0)
+    z = rng.integers(4, size=1_500)
+    flags = rng.random((1_500, 6)) < rng.beta(0.5, 0.5, size=(4, 6))[z]
+    x = np.hstack([flags, rng.normal(scale=2.5, size=(4, 4))[z] + rng.normal(size=(1_500, 4))])
+    assert stream.feed(stream.settings(n_features=10), x).state.n_components <= 8

@@ -7,6 +7,9 @@ each row from the rows before (`trials`).
 A prior is spherical, but features differ in how well they separate clusters. So the choice is made in three scalings of
 the features and the best kept: by the deviation of each feature; by its deviation within the clusters that the feature
 alone shows; and by its deviation within the components that the better of these two has found.
+
+A constant column takes no part in the choice: it would look like a feature in which all clusters are as wide as the
+whole. It is scaled so that its noise is as wide as the prior expects of components.
 """
 
 from dataclasses import replace
@@ -23,7 +26,7 @@ from shoal.mixture import StreamSettings
 from shoal.points.arrays import Array, IntArray
 from shoal.points.contamination import absurd_values
 from shoal.points.rows import Points
-from shoal.sequential.prior.jitter import CONSTANT, jitter_deviations, jittered
+from shoal.sequential.prior.jitter import CONSTANT, jitter_deviations, jittered, varying_columns
 from shoal.sequential.prior.race import best_of, n_scored
 from shoal.sequential.prior.univariate_kernel import Clusters, UnivariateRules, cluster_columns
 
@@ -143,24 +146,29 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     """Standardisation and prior of a family of points anywhere in space."""
     n_rows = len(rows)
     rows, n_absurd = without_absurd(rows)
+    d, varying = rows.shape[1], varying_columns(rows)
+    n_constant = int(np.count_nonzero((rows == rows[:1]).all(axis=0)))
     jitter = jitter_deviations(rows)
     rows = np.asarray(jittered(rows, jitter, 0))
     location, scale = standardisation(rows)
-    z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
-    d = rows.shape[1]
     if len(rows) < FEWEST_ROWS:
         return AutoPrior(location, scale, jitter, located_prior(settings.family, d, 1.0, *_DEFAULT))
+    z = (rows[:: -(-len(rows) // MOST_ROWS)] - location) / scale
+    if len(varying) < d:
+        z = z.take(varying, axis=1)
     first, last = (_FIRST, _LAST) if thorough else (_COARSE_FIRST, _COARSE_LAST)
-    best = _scaled(settings, z, np.ones(d), first)
-    if thorough or d <= LARGEST_OWN_SEARCH:
+    best = _scaled(settings, z, np.ones(len(varying)), first)
+    if thorough or len(varying) <= LARGEST_OWN_SEARCH:
         best = _better(best, _scaled(settings, z, univariate_deviation(z, settings), last))
     best = _better(best, _scaled(settings, z, within_deviation(z, best.trial.labels), last))
     total, alone = _total(z / best.within), _one_component(best.trial.labels)
     if alone:
         total = max(total, MEANS_OF_ONE**2 * best.trial.variance)
     prior = located_prior(settings.family, d, total, best.trial.variance, best.trial.dof)
-    findings = _findings(n_rows, n_absurd, rows, alone)
-    return AutoPrior(location, scale * best.within, jitter, prior, findings)
+    within = np.full(d, best.trial.variance**-0.5)  # a constant column has the prior's variance within, and no other
+    within[varying] = best.within
+    findings = _findings(n_rows, n_absurd, n_constant, d, alone)
+    return AutoPrior(location, scale * within, jitter, prior, findings)
 
 
 def _one_component(labels: IntArray) -> bool:
@@ -168,14 +176,13 @@ def _one_component(labels: IntArray) -> bool:
     return int(np.bincount(labels).max()) >= ONE_COMPONENT * labels.size
 
 
-def _findings(n_rows: int, n_absurd: int, rows: Array, alone: bool) -> tuple[str, ...]:
-    """What was found in `n_rows` rows, of which `rows` are those without absurd values, in words."""
-    n_constant = int(np.count_nonzero((rows == rows[:1]).all(axis=0)))
+def _findings(n_rows: int, n_absurd: int, n_constant: int, d: int, alone: bool) -> tuple[str, ...]:
+    """What was found in `n_rows` rows of d features, in words."""
     found = []
     if n_absurd:
         found.append(f"{n_absurd} of {n_rows} rows hold extreme values and were set aside when the scale was estimated")
     if n_constant:
-        found.append(f"{counted(n_constant, 'feature')} of {rows.shape[1]} did not vary; their scale is a guess")
+        found.append(f"{counted(n_constant, 'feature')} of {d} did not vary; their scale is a guess")
     if alone:
         found.append("nearly all rows are of one component; others may lie far from it")
     return tuple(found)
