@@ -108,9 +108,9 @@ def _numbers(course: Course, width: int) -> "list[Text]":
     novelty = [math.nan if tick.novelty is None else tick.novelty for tick in course.ticks]
     scores = [math.nan if tick.score is None else tick.score for tick in course.ticks]
     cells = [
-        ("rate", f"{rates[-1]:,.0f}/s" if rates else "-", rates, 0.0),
-        ("lag", f"{lags[-1]:,.0f}", lags, 0.0),
-        ("novelty", "-" if newest.novelty is None else f"{100.0 * newest.novelty:.1f} %", novelty, 0.0),
+        ("rate", f"{rates[-1]:,.0f}/s" if rates else "-", rates, (0.0, 1.0)),
+        ("lag", f"{lags[-1]:,.0f}", lags, (0.0, 1.0)),
+        ("novelty", "-" if newest.novelty is None else f"{100.0 * newest.novelty:.1f} %", novelty, (0.0, 0.01)),
         ("score", "-" if newest.score is None else f"{newest.score:.2f}", scores, None),
     ]
     each = (width - 2) // 2
@@ -119,14 +119,16 @@ def _numbers(course: Course, width: int) -> "list[Text]":
     return [_cell(*cells[i], each) + "  " + _cell(*cells[i + 1], each) for i in (0, 2)]
 
 
-def _cell(name: str, value: str, values: Sequence[float], floor: float | None, width: int) -> "Text":
+def _cell(name: str, value: str, values: Sequence[float], least: tuple[float, float] | None, width: int) -> "Text":
+    """A name, a value and its course. `least`: where ticks begin, and the least value of a full one."""
     from rich.text import Text
 
     room = max(width - _CELL, _LEAST_COURSE)
     shown = list(values)[-room:]
     known = [one for one in shown if math.isfinite(one)]
-    low = min(known, default=0.0) if floor is None else floor
-    high = max(known, default=0.0)
+    low, high = (min(known, default=0.0), max(known, default=0.0))
+    if least is not None:
+        low, high = least[0], max(high, least[1])
     ticks = sparkline(shown, [low] * len(shown), [high] * len(shown))
     if not high > low:
         ticks = "".join("▁" if math.isfinite(one) else " " for one in shown)

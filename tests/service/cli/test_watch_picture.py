@@ -68,6 +68,14 @@ def lines(width: int = 80, height: int = 23, limit: int = 20, last: int | None =
     return picture_of(scene(**more), course(), width, height, limit, last).plain.splitlines()
 
 
+def test_a_novelty_near_zero_is_drawn_near_zero() -> None:
+    quiet = Course()
+    for second in range(3):
+        quiet.note(float(second), 10, 10, -3.0, 1e-9)
+    text = picture_of(scene(), quiet, 80, 23, 20, None).plain.splitlines()
+    assert re.match(r"novelty +0.0 % ▁▁▁ +score", text[2])
+
+
 def test_the_picture_says_what_the_server_said() -> None:
     text = lines()
     assert text[0] == "sensors: 3 components in 1 cluster of 1,000 points"
