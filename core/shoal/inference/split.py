@@ -21,7 +21,7 @@ from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
 from shoal.inference.split_limits import LIMITS, SplitLimits
-from shoal.inference.start_points import Cloud, locations_of, starts_of
+from shoal.inference.start_points import Cloud, locations_of, part_starts, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
     DividedComponent,
@@ -98,8 +98,11 @@ def propose(
             continue
         origin = Origin(state.stats.mean[row], True) if located else origin_for(model.family, sample.x)
         params = model.family.posterior(take(state.stats, [row])) if latent else None
-        starts = _starts(model.family, sample, rng)
-        division = best_division(model, DividedComponent(origin, own_behind, params), sample, starts, limits)
+        component, cloud = DividedComponent(origin, own_behind, params), _cloud(model.family, sample)
+        starts = starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
+        division = best_division(model, component, sample, starts, limits)
+        if division is None and (parts := part_starts(cloud)):
+            division = best_division(model, component, sample, parts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
@@ -139,10 +142,8 @@ def _sampled(data: WindowData, whole: _Whole, family: AnyFamily, rng: np.random.
     return SplitSample(data.x[whole.rows[strong]], chosen * (whole.weight.sum() / chosen.sum()), points_a_row)
 
 
-def _starts(family: AnyFamily, sample: SplitSample, rng: np.random.Generator) -> list[Array]:
-    """Sides (m,) of the first principal axis, and of two means."""
-    cloud = Cloud(locations_of(family, sample.x), None, sample.weight)
-    return starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
+def _cloud(family: AnyFamily, sample: SplitSample) -> Cloud:
+    return Cloud(locations_of(family, sample.x), None, sample.weight)
 
 
 def _parent(model: Model, state: State, row: int) -> _Parent:

@@ -34,6 +34,16 @@ def test_nine_of_nine_on_a_grid(seed, moves):
     assert table.max(axis=1).sum() > 0.93 * len(x)
 
 
+def test_clusters_in_a_row_are_found_where_no_division_into_halves_gains():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1)) / 2.0 + np.repeat(np.arange(0.0, 40.0, 10.0), 50)[:, None]
+    family = NormalInverseWishart([15.0], 0.002, 258.0, [[64.0]])
+    fit = fit_vdp(family, x, concentration=1.0, rng=rng)
+    assert fit.resp is not None
+    assert np.array_equal(fit.resp.argmax(axis=1)[::50], fit.resp.argmax(axis=1)[49::50])
+    assert fit.resp.shape[1] == 4
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("n", [30, 200, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.short_form("30-*", "200-diagonal")
