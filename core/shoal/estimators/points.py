@@ -108,7 +108,7 @@ def checked_times(times: Any, n: int) -> Array:
         raise ShapeError(f"times have shape {found.shape} for {n} points; give one for each point")
     if not np.all(np.abs(found) < LATEST_TIME):
         row = int(np.flatnonzero(~(np.abs(found) < LATEST_TIME))[0])
-        raise InputError(f"the time of row {row} is {found[row]!r}; give seconds since 1970")
+        raise InputError(f"the time of row {row} is {float(found[row])}; give seconds since 1970")
     return found
 
 

@@ -217,12 +217,13 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         x = self._weighted(self._checked(X, reset=False), sample_weight)
         if isinstance(x, WeightedRows):
             live.check_takes_weights()
+        seconds = None if times is None else checked_times(times, len(x))
         run, given, known = self._piece_runner(), self._given(), live.level_names or {}
         same = self._settled is not None and all(new is old for new, old in zip(given, self._settled, strict=True))
         if not same or level_names != known:
             self._fitted.settle(self._settings(x.shape[1], live_seed=live.seed, level_names=level_names))
             self._settled = given
-        self.labels_ = self._fitted.learn(x, None if times is None else checked_times(times, len(x)), run)
+        self.labels_ = self._fitted.learn(x, seconds, run)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> IntArray:

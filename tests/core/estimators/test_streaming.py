@@ -15,7 +15,14 @@ from sklearn.exceptions import NotFittedError
 import shoal.estimators.fitted
 from harness.short_form import longer, short_form
 from shoal import StreamingDPMixture
-from shoal.errors import NoPointsError, NotFiniteError, SettingError, SnapshotDamagedError, SnapshotVersionError
+from shoal.errors import (
+    InputError,
+    NoPointsError,
+    NotFiniteError,
+    SettingError,
+    SnapshotDamagedError,
+    SnapshotVersionError,
+)
 from shoal.families import NormalInverseWishart
 from shoal.mixture import to_bytes
 
@@ -274,3 +281,12 @@ def test_a_parameter_holds_from_the_next_chunk_on_though_the_last_ones_changed_n
     changed = learnt(None, None, 300.0, 300.0)
     assert changed not in (learnt(None, None, None, 300.0), learnt(None, None, 300.0, None))
     assert changed == learnt(None, None, 300.0, 300.0, saved=True)
+
+
+def test_a_call_refused_for_its_times_leaves_the_parameters_as_they_were() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    model = StreamingDPMixture(half_life="1h").fit(x, times=np.arange(30.0))
+    before = model.weights_
+    with pytest.raises(InputError, match="the time of row 0 is nan; give seconds"):
+        model.set_params(concentration=5.0).partial_fit(x, times=np.full(30, np.nan))
+    assert np.array_equal(model.weights_, before)
