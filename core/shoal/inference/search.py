@@ -13,7 +13,7 @@ one whose children were joined again twice is not split any more.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,10 @@ CONVERGED_SHARE = 0.01
 """Share of that below which a last sweep is not followed by another."""
 
 
+Attempt = Literal["halves", "parts", "at end"]
+"""What a split of a component is tried for: two halves, a part and the rest, or halves that lose at first."""
+
+
 class SplitHistory:
     """Refused splits, and the parents whose children were joined again or lost, so that none is tried in vain again.
 
@@ -68,18 +72,18 @@ class SplitHistory:
     """
 
     def __init__(self) -> None:
-        self._mass_at_refusal: dict[tuple[int, bool], float] = {}
+        self._mass_at_refusal: dict[tuple[int, Attempt], float] = {}
         self._parents: dict[int, int] = {}
         self._failures: dict[int, int] = {}
 
-    def may_split(self, tag: int, mass: float, *, at_end: bool = False) -> bool:
-        """Whether a component of that mass is worth a split. Splits tried at the end are refused separately."""
-        before = self._mass_at_refusal.get((tag, at_end), np.inf)
+    def may_split(self, tag: int, mass: float, attempt: Attempt = "halves") -> bool:
+        """Whether a component of that mass is worth a split. Each kind of attempt is refused separately."""
+        before = self._mass_at_refusal.get((tag, attempt), np.inf)
         return self._failures.get(tag, 0) < _MOST_FAILURES and abs(before - mass) > _SAME_MASS * mass
 
-    def refuse(self, tag: int, mass: float, *, at_end: bool = False) -> None:
+    def refuse(self, tag: int, mass: float, attempt: Attempt = "halves") -> None:
         """Record that the split of a component of that mass gained nothing."""
-        self._mass_at_refusal[tag, at_end] = mass
+        self._mass_at_refusal[tag, attempt] = mass
 
     def children_of(self, tag: int, tags: list[int]) -> tuple[int, int]:
         """Tags of two children of a component, which differ from `tags` and from those of all earlier children."""
@@ -166,6 +170,8 @@ class Search:
         for _ in range(max_rounds):
             state = self.with_prior(state)
             after = self.round(state)
+            if after is state:
+                after = self.with_best_splits(state, "parts")
             if after is state or self.data.exhausted:
                 break
             state = self._kept(after)
@@ -188,7 +194,17 @@ class Search:
 
     def round(self, state: State) -> State:
         """Splits, sweeps, joins; the state itself where none of it raises the bound."""
-        found = sorted(self.proposals(state), key=lambda split: -split.gain)
+        after = self.with_best_splits(state, "halves")
+        if after is not state:
+            return after
+        joined, made, left = join_all(self.data, self.model, self.without_light(state))
+        self.joins += len(made)
+        self._known_joins = joined, left
+        return joined
+
+    def with_best_splits(self, state: State, attempt: Attempt) -> State:
+        """The state with the splits that gain most, and sweeps; the state itself where none raises the bound."""
+        found = sorted(self.proposals(state, attempt), key=lambda split: -split.gain)
         for _ in range(_ATTEMPTS):
             if not found or self.data.exhausted:
                 break
@@ -197,20 +213,21 @@ class Search:
                 self.splits += len(found)
                 return tried
             for split in found[len(found) // 2 :]:
-                self.history.refuse(int(state.tags[split.row]), float(state.mass[split.row]))
+                self.history.refuse(int(state.tags[split.row]), float(state.mass[split.row]), attempt)
             found = found[: len(found) // 2]
-        joined, made, left = join_all(self.data, self.model, self.without_light(state))
-        self.joins += len(made)
-        self._known_joins = joined, left
-        return joined
+        return state
 
-    def proposals(self, state: State) -> list[Split]:
+    def proposals(self, state: State, attempt: Attempt = "halves") -> list[Split]:
         """A split of every component that is worth one and was not refused as it is."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
-        rows = [row for row in range(state.n_components) if self.history.may_split(tags[row], mass[row])]
-        found = [s for s in propose(self.data, self.model, state, rows, self.rng) if s.gain > self.worth]
+        rows = [row for row in range(state.n_components) if self.history.may_split(tags[row], mass[row], attempt)]
+        parts = attempt == "parts"
+        rng = (
+            np.random.default_rng(0) if parts else self.rng
+        )  # where no part gains, all else is as without this attempt
+        found = [s for s in propose(self.data, self.model, state, rows, rng, parts=parts) if s.gain > self.worth]
         for row in set(rows).difference(split.row for split in found):
-            self.history.refuse(tags[row], mass[row])
+            self.history.refuse(tags[row], mass[row], attempt)
         return found
 
     def tried(self, state: State, splits: list[Split]) -> State:
@@ -336,13 +353,13 @@ class Search:
         """One of the splits that lose least, with sweeps, if the bound rises; None where none is to be tried."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
         every = range(state.n_components)
-        rows = [row for row in every if self.history.may_split(tags[row], mass[row], at_end=True)]
+        rows = [row for row in every if self.history.may_split(tags[row], mass[row], "at end")]
         if self.split_trials == 0 or self.data.exhausted or not rows:
             return None
         limits = LIMITS._replace(least_gain=-_MOST_LOSS)
         found = sorted(propose(self.data, self.model, state, rows, self.rng, limits), key=lambda split: -split.gain)
         for row in set(rows).difference(split.row for split in found):
-            self.history.refuse(tags[row], mass[row], at_end=True)
+            self.history.refuse(tags[row], mass[row], "at end")
         for split in found[: self.split_trials]:
             goal = state.bound + self.worth
             tried = self.with_splits(state, [split])
@@ -350,7 +367,7 @@ class Search:
             tried = self.without_light(tried)
             if tried.bound > goal:
                 return tried
-            self.history.refuse(tags[split.row], mass[split.row], at_end=True)
+            self.history.refuse(tags[split.row], mass[split.row], "at end")
         return None
 
     def _kept(self, state: State) -> State:

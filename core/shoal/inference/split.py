@@ -86,8 +86,13 @@ def propose(
     rows: list[int],
     rng: np.random.Generator,
     limits: SplitLimits = LIMITS,
+    *,
+    parts: bool = False,
 ) -> list[Split]:
-    """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
+    """For the components `rows`, the best division of each that was found, where it gains enough on all rows.
+
+    `parts`: divide a small part from the rest, not in halves.
+    """
     columns, splits = state.resp.tocsc(), []
     located, latent = has_location(model.family), has_latent_variables(model.family)
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
@@ -99,10 +104,9 @@ def propose(
         origin = Origin(state.stats.mean[row], True) if located else origin_for(model.family, sample.x)
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         component, cloud = DividedComponent(origin, own_behind, params), _cloud(model.family, sample)
-        starts = starts_of(cloud, rng, None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS)
-        division = best_division(model, component, sample, starts, limits)
-        if division is None and (parts := part_starts(cloud)):
-            division = best_division(model, component, sample, parts, limits)
+        steps = None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
+        starts = part_starts(cloud) if parts else starts_of(cloud, rng, steps)
+        division = best_division(model, component, sample, starts, limits) if starts else None
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)

@@ -4,13 +4,15 @@ import numpy as np
 
 from shoal.families import NormalInverseGamma
 from shoal.inference import Model, Search, State, StickPrior, WindowData, no_past
+from shoal.inference.search import Attempt
 from shoal.inference.split import Split
 
 
 class RecordingSearch(Search):
     """A search whose proposals gain 4, 3, ..., 1 nats, and whose splits lower the bound until few are tried at once."""
 
-    def proposals(self, state: State) -> list[Split]:
+    def proposals(self, state: State, attempt: Attempt = "halves") -> list[Split]:
+        assert attempt == "halves", "no part is divided off while halves gain"
         self.tries: list[list[float]] = []
         return [Split(row, float(row + 1), None, 1.0) for row in range(len(state.mass))]
 
