@@ -159,7 +159,7 @@ class Search:
         return self.finish(self.rounds(state, max_rounds))
 
     def rounds(self, state: State, max_rounds: int) -> State:
-        """A few sweeps, and rounds until nothing changes, or so many."""
+        """A few sweeps, and rounds until nothing changes, or so many. Where one changes nothing, parts are tried."""
         for _ in range(_FIRST_SWEEPS - 1):
             if state.converged or self.data.exhausted:
                 break
@@ -193,7 +193,7 @@ class Search:
         return state._replace(stats=stats, past=past, bound=bound, converged=False)
 
     def round(self, state: State) -> State:
-        """Splits, sweeps, joins; the state itself where none of it raises the bound."""
+        """Splits into halves, sweeps, joins; the state itself where none of it raises the bound."""
         after = self.with_best_splits(state, "halves")
         if after is not state:
             return after
@@ -222,9 +222,7 @@ class Search:
         tags, mass = state.tags.tolist(), state.mass.tolist()
         rows = [row for row in range(state.n_components) if self.history.may_split(tags[row], mass[row], attempt)]
         parts = attempt == "parts"
-        rng = (
-            np.random.default_rng(0) if parts else self.rng
-        )  # where no part gains, all else is as without this attempt
+        rng = np.random.default_rng(0) if parts else self.rng  # one of its own: parts that gain nothing change nothing
         found = [s for s in propose(self.data, self.model, state, rows, rng, parts=parts) if s.gain > self.worth]
         for row in set(rows).difference(split.row for split in found):
             self.history.refuse(tags[row], mass[row], attempt)
