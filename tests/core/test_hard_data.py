@@ -117,7 +117,7 @@ def test_constant_columns(stream: SimpleNamespace, learn: Any) -> None:
     x, _ = stream.nine(2_000, seed=4)
     padded = np.column_stack([np.full(2_000, 3.0), x[:, 0], np.zeros(2_000), x[:, 1], np.full(2_000, -1e6)])
     snapshot = learn(padded)
-    assert snapshot.n_components >= 7
+    assert snapshot.n_components >= 6, "three constant features cost a component as much as three others"
     np.testing.assert_allclose(snapshot.means[:, 0], 3.0, atol=0.5)
     other = padded[:50].copy()
     other[:, 0] += 1.0  # a constant column that is constant no more: unlikely, not impossible

@@ -92,11 +92,13 @@ def test_a_name_is_checked_when_it_is_looked_up_and_the_checked_address_is_used(
 def test_an_attempt_at_a_private_address_says_why_it_was_not_made() -> None:
     webhook = Webhook("id", "w", "http://localhost:1/", ("born",), "secret", 0.0, (1, 0))
 
-    async def tried() -> str | None:
+    async def tried() -> attempt.Failure | None:
         async with attempt.new_client() as client:
             return await attempt.send(client, webhook, attempt.Message("m", b"{}"), attempt.Limits(5.0, False))
 
-    assert "the server sends to public addresses only" in (anyio.run(tried) or "")
+    failure = anyio.run(tried)
+    assert failure is not None
+    assert "the server sends to public addresses only" in failure.reason
 
 
 @pytest.mark.parametrize("allow_private", [True, False])
@@ -105,11 +107,13 @@ def test_an_attempt_at_a_name_that_no_look_up_accepts_fails_with_a_reason(allow_
     host = f"{'a' * 64}.example"
     webhook = Webhook("id", "w", f"http://{host}/", ("born",), "secret", 0.0, (1, 0))
 
-    async def tried() -> str | None:
+    async def tried() -> attempt.Failure | None:
         async with attempt.new_client() as client:
             return await attempt.send(client, webhook, attempt.Message("m", b"{}"), attempt.Limits(5.0, allow_private))
 
-    assert "is no name of a host" in (anyio.run(tried) or "")
+    failure = anyio.run(tried)
+    assert failure is not None
+    assert "is no name of a host" in failure.reason
     with pytest.raises(OSError, match="is no name of a host"):
         addresses.public_addresses(host, 80)
 

@@ -11,7 +11,7 @@ The width of a cell suits flags too. Where a component has only zeros its varian
 zeros and ones are equally frequent. The log densities differ by log(4) / 2 = log 2, as those of a sure bit and of a
 fair one do. With a narrower error a Gaussian gains more than that, and patterns of bits become components.
 
-A feature may have one value in half of the rows and many others, as amounts do. The steps between the others say little
+A feature may have one value in most of the rows and many others, as amounts do. The steps between the others say little
 of how far that value is from them. Its error is a quarter of its deviation.
 
 The noise is Gaussian, as components are (a uniform feature would look like several clusters), and a function of the
@@ -38,8 +38,11 @@ CONSTANT = 64 * float(np.finfo(np.float64).eps)
 LEAST_NOISE = 1 / 64
 """Least deviation of the noise of a tied column, as a fraction of the column's own."""
 
+MOSTLY = 0.6
+"""Share of the rows from which a column is mostly one value."""
+
 ONE_VALUE_NOISE = 1 / 4
-"""The same where half of the rows or more hold one value. Of a constant column: as a fraction of others' deviation."""
+"""As `LEAST_NOISE`, of a column that is mostly one value. Of a constant column: as a fraction of others' deviation."""
 
 _COLUMN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -48,7 +51,7 @@ def jitter_deviations(rows: Array) -> Array:
     """Deviation (D,) of the noise for each column of rows (N, D): zero unless half the values or more are repeats.
 
     Of a tied column: the least distance of different values over sqrt(12), and at least 1/64 of its deviation, or 1/4
-    where one value has half of the rows. Of a constant one: 1/4 of the median deviation of the others; all zero where
+    where the column is mostly one value. Of a constant one: 1/4 of the median deviation of the others; all zero where
     all are constant.
     """
     if len(rows) < FEWEST_ROWS:
@@ -60,8 +63,8 @@ def jitter_deviations(rows: Array) -> Array:
     constant = n_distinct == 1
     if constant.all():
         return np.zeros(rows.shape[1])
-    half = (len(rows) - 1) // 2
-    mostly_one = (ordered[half:] - ordered[: len(rows) - half] <= _rounding(rows)).any(axis=0)
+    most = int(MOSTLY * len(rows))
+    mostly_one = (ordered[most:] - ordered[: len(rows) - most] <= _rounding(rows)).any(axis=0)
     cell = np.where(real, steps, np.inf).min(axis=0) / np.sqrt(12.0)
     noise_deviation: Array = np.maximum(cell, np.where(mostly_one, ONE_VALUE_NOISE, LEAST_NOISE) * deviation)
     noise_deviation[2 * n_distinct > len(rows)] = 0.0
