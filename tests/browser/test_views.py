@@ -114,7 +114,8 @@ def test_components_that_cannot_be_read_now_are_told_and_read_again(visit: Calla
     notes: list[str] = []
     opened.page.expose_function("noted", lambda text: notes.append(text))
     opened.page.add_init_script(
-        "setInterval(() => window.noted(document.querySelector('.terms .caption')?.textContent ?? ''), 100)"
+        "new MutationObserver(() => window.noted(document.querySelector('.terms .caption')?.textContent ?? ''))"
+        ".observe(document, { subtree: true, childList: true, characterData: true })"
     )
     page = opened.open("/s/words/map")
     page.locator(".terms .card").first.wait_for(timeout=30_000)
