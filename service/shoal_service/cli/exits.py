@@ -49,7 +49,24 @@ class CommandError(Exception):
 
 
 class ReportingGroup(TyperGroup):
-    """Group that runs a command, and reports an expected error as one line on stderr and an exit status."""
+    """Group that runs a command, and reports an expected error as one line on stderr and an exit status.
+
+    Its help and that of all commands below it show no type for flags.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of the group itself."""
+        return _without_type_of_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name, or None."""
+        command = super().get_command(ctx, cmd_name)
+        below = [] if command is None else [command]
+        while below:
+            one = below.pop()
+            _without_type_of_flags(one.get_params(ctx))
+            below += getattr(one, "commands", {}).values()
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. stdout is flushed here, so that a closed pipe is noticed before the interpreter ends."""
@@ -70,6 +87,14 @@ class ReportingGroup(TyperGroup):
             report(str(error))
             raise typer.Exit(code) from None
         return result
+
+
+def _without_type_of_flags(parameters: list[Any]) -> list[Any]:
+    """The same parameters. The help of a flag would otherwise show `<bool>`, as if it had a value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
 
 
 _NO_CHOICE = re.compile(r"'(.*)' is not one of (.*)\.$")

@@ -374,6 +374,11 @@ def test_help_teaches(shoal: Shoal, arguments: list[str], monkeypatch: pytest.Mo
         assert all(f" {code.value}" in said.stdout for code in ExitCode)
     elif arguments != ["version"]:
         assert "Example" in said.stdout
+    assert "<bool>" not in said.stdout  # a flag has no value
+
+
+def test_flags_of_nested_commands_show_no_type(shoal: Shoal) -> None:
+    assert "<bool>" not in shoal("streams", "create", "--help").stdout
 
 
 def test_version_names_what_a_bug_report_needs(shoal: Shoal) -> None:
