@@ -67,10 +67,9 @@ Deadline = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Points = Annotated[
-    str,
-    typer.Argument(metavar="FILE", help="npy, npz, csv, ndjson (also .gz), Parquet or Arrow file; `-` reads stdin."),
-]
+_POINTS = "npy, npz, csv, ndjson (also .gz), Parquet or Arrow file"
+Points = Annotated[str, typer.Argument(metavar="FILE", help=f"{_POINTS}; `-` reads stdin.")]
+StoredPoints = Annotated[str, typer.Argument(metavar="FILE", help=f"{_POINTS}. It is read twice, so stdin cannot be.")]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -200,10 +199,10 @@ class Server(NamedTuple):
 
     def connect(self, *, retries: int = 10) -> "Client":
         """Make a client for these options. The caller closes it."""
-        from shoal_service.client import Client
+        from shoal_service.cli.advising_client import AdvisingClient
 
         url = server_url(self.url, self.port)
-        return Client(url, self.stream, retries=retries, deadline_s=self.deadline_s, api_key=self.api_key)
+        return AdvisingClient(url, self.stream, retries=retries, deadline_s=self.deadline_s, api_key=self.api_key)
 
     def offset_to_await(self, client: "Client", min_offset: int | None) -> int | None:
         """The given offset, or the end of the log, so that a file that was just sent is visible."""

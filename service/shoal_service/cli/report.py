@@ -22,7 +22,7 @@ _NAMED = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 def report(
     context: typer.Context,
-    file: options.Points,
+    file: options.StoredPoints,
     *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.", rich_help_panel=REPORT)

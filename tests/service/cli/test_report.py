@@ -217,6 +217,10 @@ def test_one_component_and_one_feature_make_a_page(shoal: Shoal, tmp_path: Path)
     assert len(page.rows["clusters"]) == 1 + 1
 
 
+def test_help_does_not_promise_stdin(shoal: Shoal) -> None:
+    assert "reads stdin" not in " ".join(shoal("report", "--help").stdout.split())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -36,6 +36,15 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"shoal_service.cli.{name}.for_people", lambda: True)
 
 
+def test_the_nearest_stream_is_offered_for_an_unknown_one(asked: Shoal) -> None:
+    asked("streams", "create", "web", "--features", 1)
+    for command in (["components", "--stream", "wbe"], ["streams", "show", "wbe"]):
+        said = asked(*command)
+        assert said.exit_code == 4
+        assert "there is no stream 'wbe'; did you mean 'web'? " in said.stderr
+    assert "did you mean" not in asked("clusters", "--stream", "zzz").stderr
+
+
 def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
     shape = ("--features", 3, "--family", "diagonal", "--partitions", 2)
     made = asked("streams", "create", "life", *shape, "--set", "half_life=5000")
