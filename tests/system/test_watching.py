@@ -113,6 +113,28 @@ def test_the_rules_are_valid_and_each_alert_has_a_test_in_which_it_fires() -> No
         assert f'"{rule["alert"]}"' in tested or f"alertname: {rule['alert']}\n" in tested, rule["alert"]
 
 
+@needs_prometheus
+@pytest.mark.parametrize("with_key", [True, False])
+def test_the_configuration_of_the_page_is_valid_beside_the_rules_with_a_key_and_without(
+    with_key: bool, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "grafana.md").read_text()
+    (block,) = re.findall(r"^ *```yaml\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
+    configuration = yaml.safe_load(block)
+    (job,) = configuration["scrape_configs"]
+    assert job["job_name"] == "shoal"
+    if with_key:
+        (tmp_path / job["authorization"]["credentials_file"]).write_text("a-key")
+    else:
+        del job["authorization"]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    shutil.copy(RULES, tmp_path)
+    command = ["promtool", "check", "config", "prometheus.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules())} rules found" in done.stdout
+
+
 def key_for_prometheus(service: RunningService, admin: Path, folder: Path) -> Path:
     """Make the key as the service `metrics-key` of the compose file does, twice: the second time changes nothing."""
     file = folder / "watch" / "metrics.key"
