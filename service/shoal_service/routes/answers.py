@@ -55,20 +55,17 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 
 def holds_already(request: Request, etag: str) -> bool:
     """Whether If-None-Match names this tag (weak comparison, RFC 9110, 13.1.2)."""
-    return _names(request.headers.get("if-none-match"), etag)
+    return any(tag.removeprefix("W/") in (etag, "*") for tag in _tags(request.headers.get("if-none-match", "")))
 
 
 def may_change(request: Request, etag: str) -> bool:
-    """Whether If-Match is absent or names this tag."""
+    """Whether If-Match is absent or names this tag (strong comparison, RFC 9110, 13.1.1: a weak tag never does)."""
     wanted = request.headers.get("if-match")
-    return wanted is None or _names(wanted, etag)
+    return wanted is None or any(tag in (etag, "*") for tag in _tags(wanted))
 
 
-def _names(header: str | None, etag: str) -> bool:
-    if header is None:
-        return False
-    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
-    return etag in tags or "*" in tags
+def _tags(header: str) -> list[str]:
+    return [tag.strip() for tag in header.split(",")]
 
 
 def _tag(etag: str) -> dict[str, str]:
