@@ -203,6 +203,13 @@ def test_other_content_encodings_are_refused(encoding: str) -> None:
         decode(zipped(json_body([[1]])), JSON, LIMITS, content_encoding=encoding)
 
 
+def test_a_feature_that_is_named_point_is_told_how_to_be_sent() -> None:
+    """The other feature was named as an unknown field of a record."""
+    with pytest.raises(RecordFieldError, match=r'row 1 has 0\.3 as "point".* \{"point": \{"point": 0\.3') as refused:
+        decode(b'{"mem": 1}\n{"point": 0.3, "mem": 1}', NDJSON, LIMITS)
+    assert refused.value.row == 1
+
+
 @pytest.mark.parametrize("rows", [2, 3])
 @pytest.mark.parametrize("bare_first", [True, False])
 def test_a_record_among_bare_objects_with_names_is_named_by_its_row(rows: int, bare_first: bool) -> None:

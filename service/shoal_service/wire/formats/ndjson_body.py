@@ -24,6 +24,7 @@ from shoal_service.wire.formats.text_rows import (
     VALUE_TYPES,
     check_count,
     refuse_first_bad_row,
+    shown,
     slow_json,
     value_type,
 )
@@ -224,13 +225,20 @@ def _point(number: int, line: Any) -> Any:
     """The point of a line, or the line itself if it is no record. Raises RecordFieldError."""
     if not isinstance(line, dict) or "point" not in line:
         return line
+    point = line["point"]
+    if not isinstance(point, list | dict):
+        raise RecordFieldError(
+            f'row {number} has {shown(point)} as "point", which is the point of a record; send it as an array or an '
+            'object, also for a feature of that name: {"point": {"point": 0.3, ...}}',
+            row=number,
+        )
     if unknown := sorted(line.keys() - _NAMES):
         advice = did_you_mean(unknown[0], _NAMES)
         raise RecordFieldError(
             f"row {number} has the field {unknown[0][:60]!r}; {advice}a record has {', '.join(sorted(_NAMES))}",
             row=number,
         )
-    return line["point"]
+    return point
 
 
 def _check_lines(body: Body, n_rows: int, sparse_width: int | None, limits: WireLimits) -> None:
