@@ -191,7 +191,8 @@ class Settings(BaseSettings):
     webhook_timeout_s: float = Field(10.0, gt=0)
     """Longest time for one attempt at sending a webhook, in seconds."""
     webhook_retry_s: float = Field(1.0, gt=0)
-    """Pause after the first failed attempt, in seconds. It doubles with each failure, up to five minutes."""
+    """Pause after the first failed attempt, in seconds. It doubles with each failure, up to five minutes.
+    `Retry-After` in an answer makes it longer."""
     webhook_give_up_s: float = Field(3600.0, ge=0)
     """Seconds after which a message that the receiver does not accept is given up. It is kept as a dead delivery, and
     the next one is sent."""

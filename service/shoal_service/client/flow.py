@@ -4,7 +4,6 @@ All methods of the clients are written once in this style, including retries. A 
 steps, blocking or with `await`. A test can perform them by hand.
 """
 
-import email.utils
 import itertools
 import random
 import time
@@ -21,6 +20,7 @@ from shoal_service.client.errors import (
     UnreachableError,
     refused_class,
 )
+from shoal_service.retry_after import parse_retry_after
 
 T = TypeVar("T")
 
@@ -174,20 +174,6 @@ def _problem(response: httpx.Response) -> dict[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, dict) else None
-
-
-def parse_retry_after(value: str | None) -> float | None:
-    """Read seconds from a Retry-After header, which holds seconds or a date. None if it is absent or unreadable."""
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _after_tries(error: ShoalClientError, tries: int, took_s: float) -> ShoalClientError:

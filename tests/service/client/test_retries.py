@@ -18,7 +18,8 @@ from shoal_service.client import (
     UnavailableError,
     UnreachableError,
 )
-from shoal_service.client.flow import Session, parse_retry_after
+from shoal_service.client.flow import Session
+from shoal_service.retry_after import parse_retry_after
 
 X = np.random.default_rng(5).normal(size=(30, 2))
 ClientOf = Callable[..., Client]

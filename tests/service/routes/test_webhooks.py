@@ -1,5 +1,6 @@
 """Webhooks over HTTP, with a real receiver on loopback that fails, stalls and is away."""
 
+import email.utils
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from harness.receiver import Receiver
 from harness.waiting import LONGEST_WAIT_S, eventually_async
-from shoal_service.streams.webhooks import EVENT_KINDS
+from shoal_service.streams.webhooks import EVENT_KINDS, delivery
 from shoal_service.wire.models import EventOut, WebhookIn
 
 pytestmark = pytest.mark.anyio
@@ -231,6 +232,30 @@ async def test_a_redirect_is_not_followed(start: Any, receiver: Receiver) -> Non
     finally:
         other.end()
     assert other.attempts == []
+
+
+@pytest.mark.parametrize("store_kind", ["memory"])
+async def test_a_receiver_that_asks_for_a_pause_gets_the_message_after_it(
+    start: Any, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Retry-After` was ignored. It is bounded as any other pause is."""
+    monkeypatch.setattr(delivery, "MAX_PAUSE_S", 2.0)
+    asked = iter([(503, "1"), (429, email.utils.formatdate(time.time() + 3_600, usegmt=True)), (500, "600"), (200, "")])
+
+    def answer(message: dict[str, Any]) -> int:
+        status, receiver.headers["Retry-After"] = next(asked)
+        return status
+
+    receiver.answer = answer
+    async with start(**QUICK) as running:
+        await created(running)
+        await running.http.put("/streams/s/webhooks/w", json=hook(receiver))
+        await restore(running, 1)
+        await eventually_async(lambda: receiver.accepted)
+    pauses = np.diff([at for at, _ in receiver.attempts])
+    assert pauses[0] >= 1.0
+    assert pauses[1] >= 2.0
+    assert len(pauses) == 3, "not after 600 s: a 500 says nothing of when to come again"
 
 
 @pytest.mark.parametrize("store_kind", ["sqlite"])

@@ -14,6 +14,7 @@ import httpx
 from shoal_service import __version__
 from shoal_service.addresses import RefusedAddressError, address_of
 from shoal_service.errors import ParameterError
+from shoal_service.retry_after import parse_retry_after
 from shoal_service.streams.webhooks.definition import Webhook
 
 ENCODED = "whsec_"
@@ -75,15 +76,20 @@ class Failure(NamedTuple):
     """In one line."""
     gone: bool = False
     """Whether the receiver answered 410: it wants no message any more."""
+    retry_after_s: float = 0.0
+    """Shortest pause that the receiver asks for, by `Retry-After` of an answer 429 or 503."""
 
 
 async def send(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> Failure | None:
     """Try once. Returns None when the receiver has answered 2xx. The status decides, whatever becomes of the rest."""
     status: int | None = None
+    asked_s: float | None = None
     try:
         async with asyncio.timeout(limits.timeout_s):
             response = await client.send(await _request(client, webhook, message, limits), stream=True)
             status = response.status_code
+            if status in (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE):
+                asked_s = parse_retry_after(response.headers.get("Retry-After"))
             await _discard(response)
     except TimeoutError:
         if status is None:
@@ -92,11 +98,9 @@ async def send(client: httpx.AsyncClient, webhook: Webhook, message: Message, li
         return Failure(f"{error}; the server sends to public addresses only")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         return Failure(f"{type(error).__name__}: {error}"[:300])
-    return (
-        None
-        if httpx.codes.is_success(status)
-        else Failure(f"the receiver answered {status}", gone=status == httpx.codes.GONE)
-    )
+    if httpx.codes.is_success(status):
+        return None
+    return Failure(f"the receiver answered {status}", status == httpx.codes.GONE, asked_s or 0.0)
 
 
 async def _request(client: httpx.AsyncClient, webhook: Webhook, message: Message, limits: Limits) -> httpx.Request:

@@ -1,9 +1,10 @@
 """Delivery of the events of one webhook: in order, at least once, each until it is accepted or given up.
 
-A failed attempt is repeated after a pause that doubles, with a share that is drawn from the id of the message. When a
-message has failed for the time that the settings allow, it goes to the dead deliveries of the webhook, and the next one
-is tried. A receiver that accepts nothing since then gets one attempt for each message, with the same pauses, so its
-dead deliveries do not grow faster than that. One that answers 410 gets nothing more until its webhook is changed.
+A failed attempt is repeated after a pause that doubles, with a share that is drawn from the id of the message. It is
+longer where the receiver asks for that, up to the same limit. When a message has failed for the time that the settings
+allow, it goes to the dead deliveries of the webhook, and the next one is tried. A receiver that accepts nothing since
+then gets one attempt for each message, with the same pauses, so its dead deliveries do not grow faster than that. One
+that answers 410 gets nothing more until its webhook is changed.
 
 The position is saved after a success, at most once in `SAVE_S` while events follow one another. After a kill, the next
 process sends those once more, with the same ids.
@@ -157,7 +158,8 @@ class Delivery:
             if failure.gone:
                 self._log.error("webhook_gone", message=message.id)
                 await self._end()
-            pause_s = min(self._pause_s(message.id, failures), self._give_up_s)
+            pause_s = max(self._pause_s(message.id, failures), min(failure.retry_after_s, MAX_PAUSE_S))
+            pause_s = min(pause_s, self._give_up_s)
             left_s = began + self._give_up_s - time.monotonic()
             if left_s <= 0 or self._accepts_nothing:
                 if self._accepts_nothing:
