@@ -545,3 +545,58 @@ def test_the_point_under_the_pointer_is_the_nearest(visit: Callable[..., Visit])
     far = np.linalg.norm(places[:, None] - pixels[None], axis=2)
     assert found == [int(row.argmin()) if row.min() <= 10 else None for row in far]
     assert 20 < sum(one is not None for one in found) < 200
+
+
+def test_no_table_scrolls_sideways_on_a_phone(visit: Callable[..., Visit]) -> None:
+    opened = visit(viewport=PHONE)
+    for place in ("/s/gauge/map", "/s/gauge/life"):
+        page = opened.open(place)
+        page.locator("details.table-of-map summary", has_text=re.compile(r"^\d")).click()
+        page.locator("details.table-of-map tbody tr").first.wait_for()
+        wide = page.locator(".table-of-map .scroll").evaluate("(one) => [one.scrollWidth, one.clientWidth]")
+        assert wide[0] <= wide[1], place
+        assert opened.violations() == [], place
+
+
+def test_long_names_in_other_scripts_fit_a_phone_and_are_cut_at_their_own_end(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    arabic = "درجة حرارة الهواء الخارجي في الخادم الرئيسي"
+    put(service, "scripts", n_features=2, feature_names=[arabic, "a name that is wider than half of a phone"])
+    learn(service, "scripts", {"points": np.random.default_rng(0).normal(size=(300, 2)).tolist()})
+    (component,) = WEB.get(f"{service.url}/streams/scripts/components").json()["components"]
+    WEB.patch(f"{service.url}/streams/scripts/components/{component['id']}", json={"label": arabic}).raise_for_status()
+    opened = visit(viewport=PHONE)
+    opened.page.add_init_script(
+        "const fill = CanvasRenderingContext2D.prototype.fillText; window.written = [];"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+        " window.written.push(text); return fill.call(this, text, ...rest); };"
+    )
+    page = opened.open("/s/scripts/map")
+    page.wait_for_function("window.written.some((text) => text.includes('درجة'))")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    (name,) = page.evaluate("[...new Set(window.written.filter((text) => text.includes('درجة')))]")
+    assert name[0] == "\u2068"  # alone in its direction, so that the dots stand where it was cut
+    assert name.endswith("…\u2069")
+    page = opened.open("/s/scripts/time")
+    legend = page.locator(".legend-name", has_text="درجة").first
+    assert legend.evaluate("(one) => getComputedStyle(one).direction") == "rtl"
+    assert WEB.delete(f"{service.url}/streams/scripts").status_code == 204
+
+
+def test_charts_without_a_series_are_low_and_stand_last(visit: Callable[..., Visit]) -> None:
+    page = visit().open("/s/gauge/time")
+    page.locator(".chart .uplot").first.wait_for()
+    waiting = page.locator(".chart", has_text="Mass of clusters").bounding_box()
+    drawn = page.locator(".chart", has_text="Clusters among recent points").bounding_box()
+    assert waiting["height"] < drawn["height"] / 2
+    assert waiting["y"] > drawn["y"] + drawn["height"]
+
+
+def test_a_stream_that_has_stopped_says_so(visit: Callable[..., Visit], service: RunningService) -> None:
+    told = {**WEB.get(f"{service.url}/streams/gauge").json(), "status": "failed"}
+    page = visit().page
+    page.route("**/streams/gauge", lambda route: route.fulfill(json=told))
+    page.goto(f"{service.url}/#/s/gauge/map")
+    page.locator("#notice", has_text="learner_halted").wait_for()
+    page.locator("#state", has_text="stopped").wait_for()

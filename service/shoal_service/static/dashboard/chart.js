@@ -47,6 +47,7 @@ export function chart(kind) {
     const enough = drawn.x.length > 1;
     box.hidden = !enough;
     empty.hidden = enough;
+    element.classList.toggle("waiting", !enough);
     if (!enough) return;
     const shape = drawn.ids.join();
     if (plot === null || shape !== made) {
@@ -64,7 +65,7 @@ export function chart(kind) {
   function tell(i) {
     if (kind.stacked) {
       const known = /** @type {[number, number|null][]} */ (held.ids.slice(0, LEGEND).flatMap((id, k) => (id === null ? [] : [[id, held.y[k][i]]])));
-      fill(value, ...known.map(([id, share]) => h("span", { class: "legend" }, swatch(colourOf(id)), h("span", { class: "legend-name" }, kind.nameOf?.(id) ?? String(id)), " ", h("b", {}, percent(share)))));
+      fill(value, ...known.map(([id, share]) => h("span", { class: "legend" }, swatch(colourOf(id)), h("span", { class: "legend-name", dir: "auto" }, kind.nameOf?.(id) ?? String(id)), " ", h("b", {}, percent(share)))));
     } else {
       const last = held.y[0].slice(0, i + 1).findLast((one) => one !== null);
       say(value, `${short(last)}${kind.unit ? ` ${kind.unit}` : ""}`);

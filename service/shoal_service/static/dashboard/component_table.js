@@ -11,14 +11,14 @@ const STEP = 100;
  * @param {(id: number) => void} select
  */
 export function componentTable(live, select) {
-  const body = h("tbody");
+  const body = h("tbody", { role: "rowgroup" });
   const summary = h("summary", {}, "Components as a table");
   const more = h("button", { hidden: true, on: { click: () => grow() } }, "Show more");
   const heads = ["Component", "Cluster", "Weight", "Mass", "Horizontal", "Vertical", "Born at point"];
   const element = h("details", { class: "table-of-map", on: { toggle: () => draw() } }, summary,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Components" },
-      h("table", {}, h("caption", { class: "sr" }, "Components, largest first"),
-        h("thead", {}, h("tr", {}, ...heads.map((one, i) => h("th", { scope: "col", class: i > 1 ? "number" : "" }, one)))), body)),
+      h("table", { class: "as-cards", role: "table" }, h("caption", { class: "sr" }, "Components, largest first"),
+        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads.map((one, i) => h("th", { role: "columnheader", scope: "col", class: i > 1 ? "number" : "" }, one)))), body)),
     more);
   /** @type {import("./scene.js").Components|null} */
   let held = null;
@@ -46,11 +46,11 @@ export function componentTable(live, select) {
    */
   function row(components, k, id, numbers) {
     const cluster = live.clusterOf.get(id);
-    const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
-    return h("tr", {},
-      h("th", { scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, live.labels.get(id) ?? String(id))),
-      h("td", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster)),
-      number(percent(components.weight[k])), ...numbers.map(number), number(whole(components.born_at[k])));
+    const texts = [percent(components.weight[k]), ...numbers, whole(components.born_at[k])];
+    return h("tr", { role: "row" },
+      h("th", { role: "rowheader", scope: "row" }, h("button", { class: "link", on: { click: () => select(id) } }, live.labels.get(id) ?? String(id))),
+      h("td", { role: "cell", "data-title": heads[1] }, h("span", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster))),
+      ...texts.map((text, i) => h("td", { role: "cell", class: "number", "data-title": heads[i + 2] }, text)));
   }
 
   /** @param {import("./scene.js").Components} components */

@@ -27,7 +27,7 @@ export function eventsTable(live, select) {
     drawn = last;
     fill(body, ...live.events.slice(-SHOWN).reverse().map((event) => h("tr", {},
       h("td", { class: "number" }, whole(event.points_seen)),
-      h("td", {}, eventWords(event)),
+      h("td", { class: "words" }, eventWords(event)),
       h("td", { class: "ids" }, ...[...new Set(isOfClusters(event) ? [] : [...event.parents, ...event.children])].slice(0, 8).map((id) =>
         h("button", { class: "link", "aria-label": `component ${id}`, on: { click: () => select(id) } }, String(id)))))));
   }

@@ -2,7 +2,7 @@
 
 import { fittingText } from "./canvas.js";
 import { colourOf } from "./colours.js";
-import { short } from "./format.js";
+import { isolated, short } from "./format.js";
 import { ticks } from "./viewport.js";
 
 const NARROWEST_PX = 74;
@@ -124,7 +124,7 @@ function drawNames(context, drawn, frame, look) {
     heights.push(y);
     context.font = `${isStrong(id) ? "600 " : ""}11px system-ui, sans-serif`;
     context.fillStyle = isStrong(id) ? look.inks.ink : look.inks.faint;
-    context.fillText(fittingText(context, look.labels.get(id) ?? String(id), gutterOf(frame) - 12), frame.width - gutterOf(frame) + 8, y);
+    context.fillText(isolated(fittingText(context, look.labels.get(id) ?? String(id), gutterOf(frame) - 12)), frame.width - gutterOf(frame) + 8, y);
   }
 }
 

@@ -184,8 +184,14 @@ export class LiveStream extends EventTarget {
     return last ? last.end - last.offset : null;
   }
 
+  /** Whether an error has stopped the learner. */
+  get stopped() {
+    return this.info?.status === "failed";
+  }
+
   /** What is wrong, in words; null if nothing is. */
   get trouble() {
-    return this.state === "away" && this.error ? inWords(this.error) : null;
+    if (this.state === "away" && this.error) return inWords(this.error);
+    return this.stopped ? "Learning has stopped on an error. The line learner_halted in the log of the service says why. What was learned before is shown." : null;
   }
 }

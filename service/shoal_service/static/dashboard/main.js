@@ -104,9 +104,9 @@ function tellState() {
     state.className = "state";
     return;
   }
-  const words = { connecting: "connecting", live: "live", away: live.error instanceof Problem ? "not available" : "no connection" };
+  const words = { connecting: "connecting", live: live.stopped ? "stopped" : "live", away: live.error instanceof Problem ? "not available" : "no connection" };
   say(state, words[live.state]);
-  state.className = `state ${live.state}`;
+  state.className = `state ${live.state === "live" && live.stopped ? "away" : live.state}`;
   tell(live.trouble);
 }
 

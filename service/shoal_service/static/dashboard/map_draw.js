@@ -2,7 +2,7 @@
 
 import { fittingText } from "./canvas.js";
 import { colourAt, colourOf, slotOf } from "./colours.js";
-import { short } from "./format.js";
+import { isolated, short } from "./format.js";
 import { ticks } from "./viewport.js";
 
 const DEVIATIONS = 2;
@@ -185,8 +185,8 @@ function drawNames(context, components, view, look) {
   context.strokeStyle = look.inks.page;
   context.fillStyle = look.inks.ink;
   for (const { name, x, y } of placedNames(context, components, view, look.selected)) {
-    context.strokeText(name, x, y);
-    context.fillText(name, x, y);
+    context.strokeText(isolated(name), x, y); // where it is cut, the dots stand at the end of its own direction
+    context.fillText(isolated(name), x, y);
   }
 }
 

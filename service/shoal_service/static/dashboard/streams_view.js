@@ -147,7 +147,7 @@ function row(stream, perSecond, clusters, refresh) {
     cell(2, whole(stream.points_seen)), cell(3, rate(perSecond)), cell(4, whole(lag)),
     cell(5, whole(stream.n_components)), cell(6, whole(clusters?.n)),
     cell(7, age === null ? "–" : age < 1 ? "now" : `${duration(age)} ago`, { title: "age of the snapshot that readers see" }),
-    cell(8, statusWords(stream.status)),
+    cell(8, statusWords(stream.status), stream.status === "failed" ? { class: "state-failed" } : {}),
     h("td", { role: "cell", class: "actions" },
       action("Settings", name, () => editStream(stream, refresh)), action("Delete", name, () => remove(name, refresh))));
 }

@@ -105,6 +105,6 @@ function bar(live, one, largest, text) {
   value.style.inlineSize = share(one.value);
   rest.style.insetInlineStart = share(one.rest);
   const name = termName(live, one);
-  return h("li", {}, h("span", { class: "term", title: name }, name), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
+  return h("li", {}, h("span", { class: "term", title: name, dir: "auto" }, name), h("span", { class: "track", "aria-hidden": "true" }, value, rest),
     h("span", { class: "number", title: `elsewhere ${words(one.rest)}` }, isLevel(one) ? percent(one.value) : text, h("span", { class: "sr" }, `, elsewhere ${words(one.rest)}`)));
 }
