@@ -13,7 +13,7 @@ from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
     from shoal_service.cli.readers import Categories, ReadOptions
-    from shoal_service.client import Client
+    from shoal_service.client import Client, StreamInfo
     from shoal_service.wire import RecordColumns
 
 SERVER = "Server"
@@ -208,17 +208,18 @@ class Server(NamedTuple):
         """The given offset, or the end of the log, so that a file that was just sent is visible."""
         if min_offset is not None:
             return min_offset
-        return {known.stream: known.log_offset for known in client.streams()}.get(self.stream or "default")
+        known = self._info(client)
+        return None if known is None else known.log_offset
 
     def takes_holes(self, client: "Client") -> bool:
         """Whether the stream takes points with missing values; not if it does not exist, or may not be read."""
         from shoal_service.client import ShoalClientError
 
         try:
-            missing = {known.stream: known.settings.get("missing") for known in client.streams()}
+            known = self._info(client)
         except ShoalClientError:
             return False
-        return missing.get(self.stream or "default") == "marginal"
+        return known is not None and known.settings.get("missing") == "marginal"
 
     def categories(self, client: "Client", created_with: Mapping[str, Any] = MappingProxyType({})) -> "Categories":
         """The columns of categories of the stream, or of the settings that it is created with; none if neither is
@@ -227,15 +228,20 @@ class Server(NamedTuple):
         from shoal_service.client import ShoalClientError
 
         try:
-            known = {one.stream: one.settings for one in client.streams()}
+            known = self._info(client)
         except ShoalClientError:
-            known = {}
-        return Categories.of(known.get(self.stream or "default", created_with))
+            known = None
+        return Categories.of(created_with if known is None else known.settings)
 
     def n_features(self, client: "Client") -> int | None:
         """Number of features of the stream; None if it does not exist."""
-        widths = {known.stream: known.settings.get("n_features") for known in client.streams()}
-        return widths.get(self.stream or "default")
+        known = self._info(client)
+        return None if known is None else known.settings.get("n_features")
+
+    def _info(self, client: "Client") -> "StreamInfo | None":
+        """The stream on the server; None if it does not exist."""
+        name = self.stream or "default"
+        return next((one for one in client.streams(name) if one.stream == name), None)
 
 
 class Reading(NamedTuple):

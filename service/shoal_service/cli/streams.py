@@ -28,13 +28,23 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream.")
 
 @app.command("list")
 @grouped
-def list_(server: options.Address, as_json: options.Json = False) -> None:
+def list_(
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATTERN]", help="Only streams of names such as 'sensors-*'. (default: all)"),
+    ] = None,
+    *,
+    server: options.Address,
+    as_json: options.Json = False,
+) -> None:
     """List the streams, by name.
 
     In a terminal: a table. In a pipe: tab-separated lines with a header.
+
+    Example:  shoal streams list 'sensors-*'
     """
     with server.connect() as client:
-        found = client.streams()
+        found = client.streams(pattern)
     if as_json:
         print_json({"streams": [info.raw for info in found]})
     elif not for_people():
@@ -44,6 +54,8 @@ def list_(server: options.Address, as_json: options.Json = False) -> None:
     elif found:
         rows = ([_for_people(cell) for cell in _cells(info)] for info in found)
         print_table(("stream", "status", "points", "components", "family", "features"), rows, numbers=(2, 3, 5))
+    elif pattern is not None:
+        typer.echo(f"no stream has a name that matches {pattern!r}")
     else:
         typer.echo("there are no streams yet; create one with `shoal streams create NAME --features N`")
 
@@ -103,7 +115,7 @@ def create(
     named = {"n_features": features, "family": family, "partitions": partitions}
     values |= {key: value for key, value in named.items() if value is not None}
     with server.connect() as client:
-        if any(info.stream == name for info in client.streams()):
+        if any(info.stream == name for info in client.streams(name)):
             raise CommandError(
                 f"there is a stream {name!r} already; change it with `shoal streams set {name} NAME=VALUE`",
                 ExitCode.REFUSED,

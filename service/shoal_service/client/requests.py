@@ -23,6 +23,9 @@ _HEAD = ("stream", "log_offset", "points_seen", "status", "new_weight")
 PAGE = 10_000
 """Components per page. The server sends fewer if they are large."""
 
+STREAMS_PAGE = 1_000
+"""Streams per page: about a megabyte."""
+
 UNCHANGED: Final = "\0"
 """Stands for a text that stays as it is. No label holds it."""
 
@@ -86,10 +89,20 @@ def wait(session: Session, /, log_offset: int, *, timeout_s: float | None = 60.0
     return int(json_of((yield from exchange(patient, request)), "log_offset")["log_offset"])
 
 
-def streams(session: Session) -> Flow[list[StreamInfo]]:
-    """Read all streams of the server, in order of their names."""
-    body = json_of((yield from exchange(session, Request("GET", "/streams"))), "streams")
-    return [StreamInfo.from_json(entry) for entry in body["streams"]]
+def streams(session: Session, /, name: str | None = None) -> Flow[list[StreamInfo]]:
+    """Read the streams of the server, in order of their names, page by page.
+
+    `name`: only streams of this name, or of names that match a pattern such as `sensors-*`. None: all.
+    """
+    found: list[StreamInfo] = []
+    cursor: str | None = None
+    while True:
+        params = {"limit": str(STREAMS_PAGE)} | given(name=name, cursor=cursor)
+        body = json_of((yield from exchange(session, Request("GET", "/streams", params))), "streams")
+        found += map(StreamInfo.from_json, body["streams"])
+        cursor = body.get("next")
+        if cursor is None:
+            return found
 
 
 def stream_info(session: Session, /, name: str) -> Flow[StreamInfo]:

@@ -1,18 +1,21 @@
 """/streams: list, create, change and delete streams."""
 
+import fnmatch
 import hashlib
 import time
 from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.access import ADMIN, READ, READ_LISTED, WRITE
 from shoal_service.errors import (
     NotReadyError,
+    ParameterError,
     PreconditionFailedError,
     SettingsMovedError,
     StreamConflictError,
@@ -27,8 +30,10 @@ from shoal_service.routes.key_limits import KeyLimits
 from shoal_service.routes.service import Service, service_of, stream_of
 from shoal_service.store import StreamRecord
 from shoal_service.streams import StreamInfo, Summary, shown_time
-from shoal_service.wire import encode
+from shoal_service.wire import decode_name_cursor, encode
 from shoal_service.wire.models import StreamOut, StreamsOut, decode_stream_settings
+
+MAX_LIMIT = 10_000
 
 listing = Endpoints("streams")
 endpoints = Endpoints("streams")
@@ -37,15 +42,35 @@ endpoints = Endpoints("streams")
 @listing.get(
     "/streams",
     READ_LISTED,
-    summary="All streams, by name",
+    summary="Streams, by name",
     responses=docs.answers(
-        docs.answer(200, StreamsOut, "All streams", example={"streams": [docs.example_of(StreamOut)]}), *docs.HOST
+        docs.answer(
+            200, StreamsOut, "A page of streams", example={"streams": [docs.example_of(StreamOut)], "next": None}
+        ),
+        ParameterError, *docs.HOST,
     ),
-)
-async def streams(request: Request) -> Response:
-    """All streams that the key covers, with their settings and progress."""
-    found, caller = await service_of(request).streams.list_all(), caller_of(request.scope)
-    return json_answer(encode({"streams": [_shown(info) for info in found if caller.covers(info.record.name)]}))
+)  # fmt: skip
+async def streams(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Largest number of streams on a page.")] = 1_000,
+    cursor: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
+    name: Annotated[
+        str,
+        Query(
+            max_length=200,
+            description="Only streams of this name, or of names that match a pattern with `*`, `?` or `[a-f]`.",
+            examples=["sensors-*"],
+        ),
+    ] = "*",
+) -> Response:
+    """The streams that the key covers, with their settings and progress. On the last page, `next` is null."""
+    caller, after = caller_of(request.scope), None if cursor is None else decode_name_cursor(cursor)
+
+    def is_wanted(stream: str) -> bool:
+        return caller.covers(stream) and fnmatch.fnmatchcase(stream, name)
+
+    found, following = await service_of(request).streams.list_page(limit, after, is_wanted)
+    return json_answer(encode({"streams": list(map(_shown, found)), "next": following}))
 
 
 @endpoints.get(

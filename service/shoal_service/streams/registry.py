@@ -114,13 +114,24 @@ class StreamRegistry:
 
     async def list_all(self) -> list[StreamInfo]:
         """All streams, by name. Does not load those that are learnt here and are not in memory."""
-        found = []
-        for record in await asyncio.to_thread(self._store.list_streams):
+        return (await self.list_page(None))[0]
+
+    async def list_page(
+        self, limit: int | None, after: str | None = None, wanted: Callable[[str], bool] = lambda name: True
+    ) -> tuple[list[StreamInfo], str | None]:
+        """The first `limit` streams that are wanted, by name, after the name `after`; and the last name of the page.
+
+        That name is None on the last page. Streams that are deleted meanwhile are left out.
+        """
+        records = await asyncio.to_thread(self._store.list_streams)
+        names = [one.name for one in records if (after is None or one.name > after) and wanted(one.name)]
+        page, found = names[:limit], []
+        for name in page:
             try:
-                found.append(await self.known.with_stream(record.name, _listed))
+                found.append(await self.known.with_stream(name, _listed))
             except (UnknownStreamError, StreamGoneError):
-                continue  # deleted meanwhile
-        return found
+                continue
+        return found, page[-1] if len(page) < len(names) else None
 
     async def prepare_ingest(self, name: str, *, create: bool = False) -> None:
         """Prepare for a batch before its body is read: refuse it where `ingest` would refuse every batch.

@@ -138,6 +138,13 @@ def decode_cursor(text: str) -> tuple[float, int]:
     return mass, component
 
 
+def decode_name_cursor(text: str) -> str:
+    """Read the cursor of a list of streams, which is the last name of the page. Raises ParameterError."""
+    if not _STREAM_NAME.fullmatch(text):
+        raise _bad_cursor(text)
+    return text
+
+
 def decode_rank(text: str, order: str) -> tuple[float, int]:
     """Read the rank and number that `encode_cursor` wrote. Raises ParameterError, also for the end of a page in another
     order.

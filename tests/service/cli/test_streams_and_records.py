@@ -63,6 +63,9 @@ def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
     header, *lines = [line.split("\t") for line in asked("streams", "list").stdout.splitlines()]
     assert header == ["stream", "status", "points_seen", "n_components", "family", "n_features"]
     assert ["life", "empty", "0", "0", "diagonal", "3"] in lines
+    chosen = asked("streams", "list", "li?e").stdout.splitlines()[1:]
+    assert [line.split("\t")[0] for line in chosen] == ["life"]
+    assert asked("streams", "list", "nothing-*").stdout.splitlines()[1:] == []
     unasked = asked("streams", "delete", "life")
     assert unasked.exit_code == 2
     assert "add --yes" in unasked.stderr

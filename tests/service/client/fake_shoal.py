@@ -4,6 +4,7 @@ It keeps what it is sent, remembers idempotency keys, and refuses what the real 
 against the real service too (`conftest.py`). And a transport that loses, refuses and delays on demand.
 """
 
+import fnmatch
 import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
@@ -43,7 +44,15 @@ class FakeShoal:
         if parts == ["readyz"]:
             return answer(200, {"status": "ready", "store": "memory", "streams": len(self.streams)})
         if parts == ["streams"]:
-            return answer(200, {"streams": [self._about(name) for name in sorted(self.streams)]})
+            asked = request.url.params
+            names = [
+                name
+                for name in sorted(self.streams)
+                if fnmatch.fnmatchcase(name, asked.get("name", "*")) and name > asked.get("cursor", "")
+            ]
+            page = names[: int(asked.get("limit", 1_000))]
+            following = page[-1] if len(page) < len(names) else None
+            return answer(200, {"streams": [self._about(name) for name in page], "next": following})
         if parts[0] == "streams" and len(parts) == 2:
             return self._stream(request, parts[1])
         name, rest = (parts[1], parts[2:]) if parts[0] == "streams" else ("default", parts)

@@ -19,6 +19,7 @@ from shoal_service.client import (
     NotFoundError,
     ProtocolError,
     UnreachableError,
+    requests,
 )
 from shoal_service.wire.models import SampleOut
 
@@ -233,6 +234,19 @@ def test_asynchronous_iterable_needs_the_asynchronous_client(never: Deliver, cli
 
     with pytest.raises(BadPointsError, match="AsyncClient"):
         client_of(never).ingest(rows())
+
+
+def test_streams_are_read_page_by_page_and_by_a_pattern(
+    client: Client, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "STREAMS_PAGE", 1)
+    names = [f"{stream}-{i}" for i in range(3)]
+    for name in names:
+        client.create_stream(name, n_features=1)
+    assert [one.stream for one in client.streams(f"{stream}-*")] == names
+    assert {stream, *names} <= {one.stream for one in client.streams()}
+    assert [one.stream for one in client.streams(names[1])] == [names[1]]
+    assert client.streams("no-such-name") == []
 
 
 def test_streams_are_listed_changed_and_ended(client: Client, stream: str) -> None:

@@ -162,7 +162,7 @@ async def test_the_first_points_create_a_stream_where_that_is_asked(running: Any
 
 
 async def test_streams_are_listed_by_name(running: Any) -> None:
-    assert await running.json("/streams") == {"streams": []}
+    assert await running.json("/streams") == {"streams": [], "next": None}
     for name in ("b", "a"):
         await running.http.put(f"/streams/{name}", json={"n_features": 1})
     await running.learn([[1.0, 2.0]])
@@ -170,6 +170,33 @@ async def test_streams_are_listed_by_name(running: Any) -> None:
     assert [row["stream"] for row in found] == ["a", "b", "default"]
     assert [row["log_offset"] for row in found] == [0, 0, 1]
     assert found[2]["n_components"] == 1
+
+
+@ON_MEMORY
+async def test_streams_are_listed_in_pages_and_by_a_pattern(running: Any) -> None:
+    for name in ("sea-1", "air", "sea-2", "sea-10", "b"):
+        await running.http.put(f"/streams/{name}", json={"n_features": 1})
+
+    async def pages(**asked: Any) -> list[list[str]]:
+        found, cursor = [], None
+        while cursor is not None or not found:
+            answer = await running.json("/streams", **asked, **({} if cursor is None else {"cursor": cursor}))
+            found.append([row["stream"] for row in answer["streams"]])
+            cursor = answer["next"]
+        return found
+
+    assert await pages() == [["air", "b", "sea-1", "sea-10", "sea-2"]]
+    assert await pages(limit=2) == [["air", "b"], ["sea-1", "sea-10"], ["sea-2"]]
+    assert await pages(limit=5) == [["air", "b", "sea-1", "sea-10", "sea-2"]]
+    assert await pages(limit=2, name="sea-*") == [["sea-1", "sea-10"], ["sea-2"]]
+    assert await pages(name="sea-1") == [["sea-1"]]
+    assert await pages(name="sea") == [[]]
+    first = await running.json("/streams", limit=2)
+    await running.http.delete("/streams/b")  # the end of the page: the next one begins after its name all the same
+    assert (await running.json("/streams", limit=2, cursor=first["next"]))["streams"][0]["stream"] == "sea-1"
+    for bad in ({"limit": 0}, {"limit": 10_001}, {"cursor": "NO"}, {"cursor": ""}, {"name": "*" * 201}):
+        refused = await running.http.get("/streams", params=bad)
+        assert (refused.status_code, refused.json()["type"]) == (400, "/problems/parameter"), bad
 
 
 @ON_MEMORY

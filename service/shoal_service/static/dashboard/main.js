@@ -119,7 +119,7 @@ function tell(trouble) {
 /** Show the button for the key where the service needs one. */
 async function lookForKeys() {
   try {
-    await get("/streams");
+    await get("/streams?limit=1");
     keyButton.hidden = !currentKey();
     tell(null);
   } catch (error) {

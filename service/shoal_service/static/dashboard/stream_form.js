@@ -36,7 +36,7 @@ export async function editStream(stream, done) {
 
 /** @param {string} name */
 async function exists(name) {
-  const { streams } = await get("/streams");
+  const { streams } = await get(`/streams?name=${encodeURIComponent(name)}`);
   return streams.some((/** @type {any} */ one) => one.stream === name);
 }
 

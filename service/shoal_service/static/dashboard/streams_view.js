@@ -10,6 +10,7 @@ import { editStream, makeStream } from "./stream_form.js";
 const TICK_MS = 2_000;
 const FOLLOWED = 50; // streams whose clusters are asked for
 const STEP = 100; // rows that are added at once
+const MOST = 10_000; // rows that the service gives at once
 
 /** @returns {import("./main.js").View} */
 export function streamsView() {
@@ -21,7 +22,7 @@ export function streamsView() {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...HEAD.map(([title, kind, meaning]) => h("th", { role: "columnheader", scope: "col", class: kind, title: meaning ?? null }, title)))), body);
   const button = h("button", { class: "main", on: { click: () => makeStream(tick) } }, "New stream");
   const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Streams" }, table);
-  const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", on: { input: () => draw() } });
+  const search = h("input", { type: "search", maxlength: "64", spellcheck: "false", autocomplete: "off", on: { input: () => void tick() } });
   const count = h("span", { class: "count", role: "status" });
   const finder = h("div", { class: "tools", hidden: true }, h("label", {}, "Find ", search), count);
   const more = h("div", { hidden: true }, h("button", { on: { click: () => grow() } }, "Show more"));
@@ -30,6 +31,8 @@ export function streamsView() {
   scroller.hidden = true;
   /** @type {any[]} */
   let streams = [];
+  /** Whether there are more than `streams`. */
+  let isPart = false;
   let most = STEP;
 
   const rates = new Rates();
@@ -38,9 +41,13 @@ export function streamsView() {
 
   async function tick() {
     try {
-      streams = (await get("/streams", ends.signal)).streams;
+      const asked = pattern();
+      const answer = await get(`/streams?limit=${most}&name=${encodeURIComponent(asked)}`, ends.signal);
+      if (asked !== pattern()) return; // a later look asks for what is searched for now
+      streams = answer.streams;
+      isPart = answer.next !== null;
       for (const stream of streams) rates.note(stream.stream, stream.log_offset);
-      await countClusters(found().slice(0, FOLLOWED), clusters, ends.signal);
+      await countClusters(streams.slice(0, FOLLOWED), clusters, ends.signal);
       draw();
     } catch (error) {
       if (ends.signal.aborted) return;
@@ -50,26 +57,25 @@ export function streamsView() {
     }
   }
 
-  /** The streams whose name has what is searched for. */
-  function found() {
-    const asked = search.value.trim().toLowerCase();
-    return streams.filter((one) => one.stream.includes(asked));
+  /** What the names of the streams that are searched for match. */
+  function pattern() {
+    return `*${search.value.trim().toLowerCase()}*`;
   }
 
-  function grow() {
-    most += STEP;
-    draw();
+  async function grow() {
+    most = Math.min(most + STEP, MOST);
+    await tick();
   }
 
   function draw() {
-    const rows = found();
-    finder.hidden = streams.length <= STEP && search.value === "";
-    more.hidden = rows.length <= most;
-    say(count, `${whole(Math.min(most, rows.length))} of ${counted(rows.length, "stream")}`);
-    note.hidden = streams.length > 0;
+    const searching = search.value.trim() !== "";
+    finder.hidden = !isPart && streams.length <= STEP && !searching;
+    more.hidden = !isPart || most === MOST;
+    say(count, `${isPart ? "the first " : ""}${counted(streams.length, "stream")}`);
+    note.hidden = streams.length > 0 || searching;
     scroller.hidden = streams.length === 0;
     if (streams.length === 0) fill(note, ...noStreams());
-    refill(body, ...rows.slice(0, most).map((stream) => row(stream, rates.of(stream.stream), clusters.get(stream.stream), tick)));
+    refill(body, ...streams.map((stream) => row(stream, rates.of(stream.stream), clusters.get(stream.stream), tick)));
   }
 
   async function run() {

@@ -44,9 +44,11 @@ class StreamOut(StreamAnswer):
 
 
 class StreamsOut(WireModel):
-    """All streams, by name."""
+    """Streams, by name."""
 
     streams: list[StreamOut]
+    next: str | None
+    """Send it as `cursor` for the next page. null: this is the last one."""
 
 
 class RestoreOut(StreamAnswer):
