@@ -79,7 +79,7 @@ def _read(file: str, read: "ReadOptions", family: Any) -> tuple[Any, Any]:
             done += len(chunk.points)
             advance(done)
         if not done:
-            raise CommandError(f"{file} has no points")
+            raise CommandError(f"{'stdin' if file == '-' else file} has no points")
         return stacked(chunks), family_of_columns(family, names)
 
 

@@ -62,7 +62,7 @@ def learn_file(
                 done += len(x)
                 advance(done)
     if not done:
-        raise CommandError(f"{file} has no points")
+        raise CommandError(f"{'stdin' if file == '-' else file} has no points")
     return model, done
 
 

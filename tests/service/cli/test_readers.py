@@ -190,7 +190,8 @@ BAD_NPY = [
     (npy_bytes(np.ones((2, 2), bool)), "holds bool"),
     (npy_bytes(np.ones(4)), r"shape \(4,\)"),
     (npy_bytes(np.ones((2, 2, 2))), r"shape \(2, 2, 2\)"),
-    (b"1,2\n", "not a usable npy"),
+    (npy_bytes(np.ones((2, 0))), "rows without numbers"),
+    (b"1,2\n", "holds csv, but its name says npy; rename it, or add --format csv"),
 ]
 
 
@@ -200,6 +201,30 @@ def test_bad_npy_is_refused(tmp_path: Path, content: bytes, words: str, packed: 
     path = write(tmp_path / "x.npy", gzip.compress(content) if packed else content)
     with pytest.raises(CommandError, match=words):
         read(path)
+
+
+def test_a_name_that_says_another_format_is_refused_and_the_format_can_be_given(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=X)
+    for name, content, kind in (
+        ("a.npy", (tmp_path / "x.npz").read_bytes(), "npz"),
+        ("a.csv", npy_bytes(X), "npy"),
+        ("a.parquet", csv_text(X).encode(), "csv"),
+    ):
+        path = write(tmp_path / name, content)
+        with pytest.raises(CommandError, match=f"holds {kind}, but its name says .*--format {kind}"):
+            read(path)
+        np.testing.assert_array_equal(read(path, format=kind), X)
+
+
+@pytest.mark.parametrize("content", ["[]\n[]\n", "{}\n{}\n"])
+def test_rows_without_numbers_are_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(CommandError, match="rows without numbers; points need at least one column"):
+        read(write(tmp_path / "x.ndjson", content))
+
+
+def test_a_gzip_that_is_cut_short_is_damaged_where_its_format_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="is damaged"):
+        read(write(tmp_path / "x", gzip.compress(csv_text(X[:5]).encode())[:-30]))
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 1e151])
@@ -233,7 +258,7 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("x.parquet", {}, "not a usable Parquet"),
+        ("x.parquet", {}, "holds csv, but its name says parquet"),
         ("x.parquet.gz", {}, "list of contents"),
         ("x.xlsx", {}, "spreadsheets are not read"),
         ("x.json", {}, "one array a line"),
@@ -245,7 +270,7 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, options: dict[str, Any], words: str) -> None:
     if name.startswith("x"):
-        write(tmp_path / name, gzip.compress(b"1,2\n") if name.endswith(".gz") else "1,2\n")
+        write(tmp_path / name, gzip.compress(b"PAR1") if name.endswith(".gz") else "1,2\n")
     with pytest.raises(CommandError, match=words):
         read(tmp_path / name, **options)
 

@@ -4,8 +4,9 @@ import gzip
 import io
 import itertools
 import sys
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,13 @@ _SUFFIXES = {
     ".arrows": "arrow",
     ".feather": "arrow",
 }
+_BINARY = {
+    "npy": (b"\x93NUMPY",),
+    "npz": (b"PK\x03\x04", b"PK\x05\x06"),  # the second begins an empty one
+    "parquet": (b"PAR1",),
+    "arrow": (b"ARROW1", b"\xff\xff\xff\xff"),
+}
+"""First bytes of a file, by format. The other formats are texts."""
 _NOT_READ = {
     ".json": "a JSON document is not read; write one array a line (.ndjson)",
     ".xlsx": "spreadsheets are not read",
@@ -73,7 +81,8 @@ class PointFile:
         self.bad = bad or BadRows(self.name)
         self._stack = ExitStack()
         try:
-            self._open(path, options)
+            with self._damage_named():
+                self._open(path, options)
         except BaseException:
             self._stack.close()
             raise
@@ -142,11 +151,21 @@ class PointFile:
 
     def chunks(self) -> Iterator[Chunk]:
         """Give the chunks that hold rows. Raises CommandError, which names the file, the line and the fault."""
+        with self._damage_named():
+            for chunk in self._chunks:
+                if not len(chunk.points):
+                    continue
+                if chunk.points.shape[1] == 0:
+                    raise CommandError(f"{self.name} has rows without numbers; points need at least one column")
+                yield chunk
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
         try:
-            yield from (chunk for chunk in self._chunks if len(chunk.points))
+            yield
         except UnicodeDecodeError as error:
             raise CommandError(f"{self.name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise CommandError(f"{self.name} is damaged: {error}") from error
 
     def progress(self, done: int) -> tuple[float, float | None]:
@@ -181,19 +200,24 @@ def _format_of(path: str, stream: Any, given: str | None) -> str:
     suffix = Path(name).suffix
     if suffix in _NOT_READ:
         raise CommandError(f"{path}: {_NOT_READ[suffix]}; save the points as npy, npz, csv, ndjson or Parquet")
-    return _SUFFIXES.get(suffix) or _sniff(stream.peek(64)[:64])
+    start = stream.peek(64)[:64]
+    named, held = _SUFFIXES.get(suffix), _sniff(start)
+    if named is None:
+        return held
+    if held != named and (held in _BINARY or (named in _BINARY and _is_text(start))):
+        raise CommandError(f"{path} holds {held}, but its name says {named}; rename it, or add --format {held}")
+    return named
 
 
 def _sniff(start: bytes) -> str:
-    if start.startswith(b"\x93NUMPY"):
-        return "npy"
-    if start.startswith(b"PK\x03\x04"):
-        return "npz"
-    if start.startswith(b"PAR1"):
-        return "parquet"
-    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
-        return "arrow"
+    for kind, marks in _BINARY.items():
+        if start.startswith(marks):
+            return kind
     return "ndjson" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") else "csv"
+
+
+def _is_text(start: bytes) -> bool:
+    return start != b"" and all(byte >= 32 or byte in b"\t\r\n" for byte in start)
 
 
 def _unzipped(binary: io.BufferedReader) -> io.BufferedReader:
