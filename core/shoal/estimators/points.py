@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ from sklearn.utils.validation import validate_data
 from shoal.errors import InputError, NotFiniteError, NotNumericError, ShapeError
 from shoal.families import FAMILIES, check_columns, family_exists, known_family
 from shoal.mixture import LATEST_TIME, MAX_FEATURE_NAME
+from shoal.offline import is_dataset
 from shoal.points.arrays import Array
 from shoal.points.domains import REAL, Domain
+from shoal.points.frames import column_names, moments_of
 from shoal.points.rows import Points, issparse
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def domain_of(family: Any) -> Domain:
@@ -40,6 +45,11 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
 
     Raises ShapeError, NotFiniteError, OutsideDomainError, and ValueError or TypeError where scikit-learn refuses.
     """
+    if is_dataset(X):
+        raise InputError(
+            "files and data sets on disk are read by DPMixture.fit and DPMixture.write_predictions only; read the rows "
+            "and give them as an array or a data frame"
+        )
     if not reset and _as_before(estimator, X):
         with suppress(NotFiniteError):  # scikit-learn raises its own error below
             return domain.points(X, holes=holes)
@@ -64,7 +74,7 @@ def _refuse_text(X: Any) -> None:
     """Raise NotNumericError for the first text in a table that is no number. It says what texts need."""
     if getattr(getattr(X, "dtype", None), "kind", "O") not in "OUT" or issparse(X):
         return
-    names = list(map(str, getattr(X, "columns", ())))
+    names = column_names(X)
     for row, values in enumerate(np.array(X, dtype=object)):
         for column, value in enumerate(values if np.ndim(values) else ()):
             try:
@@ -82,24 +92,28 @@ def _refuse_missing(estimator: Any, X: Any) -> None:
     if getattr(getattr(X, "dtype", None), "kind", "f") == "c" or issparse(X):
         return
     try:
-        missing = np.isnan(np.asarray(X, dtype=np.float64))
+        missing = np.isnan(X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64))
     except (TypeError, ValueError):
         return
     if missing.ndim != 2 or not missing.any():
         return
     row = int(missing.any(axis=1).argmax())
     column = int(missing[row].argmax())
-    names = list(map(str, getattr(X, "columns", ())))
+    names = column_names(X)
     place = f"feature {names[column]!r}" if names else f"column {column}"
     advice = ", or set missing='marginal'" if hasattr(estimator, "missing") else ""
     raise NotFiniteError(f"row {row} holds NaN in {place}; send finite numbers{advice}", row=row)
 
 
 def checked_times(times: Any, n: int) -> Array:
-    """Times (n,) in seconds since 1970, from numbers or `numpy.datetime64`. Raises ShapeError, InputError."""
-    given = np.asarray(times)
-    if given.dtype.kind == "M":
-        given = np.where(np.isnat(given), np.nan, given.astype("datetime64[us]").astype(np.int64) / 1e6)
+    """Times (n,) in seconds since 1970, from numbers, `numpy.datetime64` (UTC), a column of moments of a data frame, or
+    `datetime` with a time zone. Raises ShapeError, InputError."""
+    moments = moments_of(times)
+    given = np.asarray(times) if moments is None else moments
+    if moments is not None:
+        given = np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+    elif given.dtype.kind == "O" and given.ndim == 1:
+        given = np.array([_seconds(value, row) for row, value in enumerate(given)], dtype=object)
     try:
         found = given.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -110,6 +124,15 @@ def checked_times(times: Any, n: int) -> Array:
         row = int(np.flatnonzero(~(np.abs(found) < LATEST_TIME))[0])
         raise InputError(f"the time of row {row} is {float(found[row])}; give seconds since 1970")
     return found
+
+
+def _seconds(time: Any, row: int) -> Any:
+    """The seconds since 1970 of a `datetime`. Anything else as it is. Raises InputError for one without a zone."""
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise InputError(f"the time of row {row} is {time}, without a time zone; use a datetime with tzinfo")
+    return (time - _EPOCH).total_seconds()
 
 
 def feature_names_of(estimator: Any) -> tuple[str, ...] | None:

@@ -200,8 +200,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         statistics, under the responsibilities of one row. So it is not the same as w rows, each of which would be
         divided among the components that the one before left. Conjugate families only: SettingError for others.
 
-        `times` (N,), as seconds since 1970 or `numpy.datetime64`: when each row happened. They matter where `half_life`
-        is a time. Weights then decay before the first row of a later time. Rows may come out of order: a late one gets
+        `times` (N,), as seconds since 1970, `numpy.datetime64`, `datetime` with a zone, or a column of a data frame:
+        when each row happened. They matter where `half_life` is a time. An array or a column without a zone is in UTC.
+        Weights then decay before the first row of a later time. Rows may come out of order: a late one gets
         the weight that it would have left by now. Rows without times come at the newest time seen.
 
         Parameters changed since the last call apply from now on. Family, prior, method and warmup_points cannot change:

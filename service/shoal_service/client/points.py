@@ -282,9 +282,26 @@ def _as_array(item: Any, row: int) -> npt.NDArray[Any]:
         raise BadPointsError(f"row {row}: the rows of a table must be of equal length", row=row) from error
     if raw.size and holds_texts(raw):
         return np.array(item, dtype=object) if isinstance(item, list | tuple) else raw.astype(object, copy=False)
+    if raw.dtype == object and hasattr(item, "dtypes") and hasattr(item, "iloc"):
+        return _of_pandas(item, row)
     if raw.dtype.kind not in "fiu" and raw.size:
         raise BadPointsError(f"row {row} has dtype {raw.dtype}; send real numbers (float or integer)", row=row)
     return raw
+
+
+def _of_pandas(frame: Any, row: int) -> npt.NDArray[Any]:
+    """A data frame of pandas whose columns are of several types, NaN for a missing value. Raises BadPointsError."""
+    for name in frame.columns:
+        column = frame[[name]].iloc[:, 0]
+        if column.dtype.kind not in "fiuO":
+            raise BadPointsError(
+                f"column {name!r} from row {row} on has dtype {column.dtype}; send real numbers (float or integer)",
+                row=row,
+            )
+    try:
+        return np.asarray(frame.to_numpy(np.float64, na_value=np.nan))
+    except (TypeError, ValueError):
+        raise BadPointsError(f"row {row} has dtype object; send real numbers (float or integer)", row=row) from None
 
 
 def _refuse_non_numbers(values: list[Any] | tuple[Any, ...], row: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.errors import counted
+from shoal.points.frames import moments_of
 from shoal_service.client.errors import BadPointsError
 
 
@@ -23,7 +24,8 @@ class Records:
     keys: Sequence[str | None] | None = None
     """Text of 1 to 256 bytes in UTF-8."""
     times: Sequence[str | float | datetime | None] | None = None
-    """RFC 3339 text, seconds since 1970, or a `datetime` with a time zone. Also an array of `datetime64`, in UTC."""
+    """RFC 3339 text, seconds since 1970, or a `datetime` with a time zone. Also an array of `datetime64`, in UTC, or a
+    column of moments of a data frame."""
     payloads: Sequence[Mapping[str, Any] | None] | None = None
     """JSON objects."""
     weights: Sequence[float | None] | None = None
@@ -73,10 +75,15 @@ def _joined(parts: Sequence[tuple[list[Any] | None, int]]) -> list[Any] | None:
 
 
 def _list(name: str, values: Any, n: int, row: int) -> list[Any]:
-    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
-        values = _datetimes(values)
-    elif hasattr(values, "tolist"):  # an array, or a column of a data frame
-        values = values.tolist()
+    moments = moments_of(values) if name == "times" else None
+    if moments is not None:
+        values = _datetimes(moments)
+    elif hasattr(values, "isna"):  # a column of pandas, whose missing values are of several types
+        missing = values.isna()
+        values = [None if gone else value for value, gone in zip(values.tolist(), missing.tolist(), strict=True)]
+    else:  # an array, or a column of a data frame: of NumPy, of Polars, of Arrow
+        listing = next((own for own in ("tolist", "to_list", "to_pylist") if hasattr(values, own)), None)
+        values = values if listing is None else getattr(values, listing)()
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise BadPointsError(f"{name} is a {type(values).__name__}; send a list with one value for each point")
     if len(values) != n:
@@ -90,7 +97,7 @@ def _list(name: str, values: Any, n: int, row: int) -> list[Any]:
 
 def _datetimes(values: Any) -> list[Any]:
     """Moments in UTC as RFC 3339 text; None for NaT."""
-    texts = np.datetime_as_string(values.astype("M8[us]"), timezone="UTC").tolist()
+    texts = np.datetime_as_string(values, timezone="UTC").tolist()
     return [None if missing else text for text, missing in zip(texts, np.isnat(values).tolist(), strict=True)]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
@@ -96,6 +97,9 @@ def test_a_missing_value_is_refused_by_its_row_and_feature() -> None:
     with pytest.raises(NotFiniteError, match=r"row 2 holds NaN in feature 'mem'; .*missing='marginal'") as caught:
         StreamingDPMixture().partial_fit(table)
     assert caught.value.row == 2
+    for other in (table.convert_dtypes(), pa.Table.from_pandas(table)):  # a missing value of pandas, and names of Arrow
+        with pytest.raises(NotFiniteError, match="row 2 holds NaN in feature 'mem'"):
+            StreamingDPMixture().fit(other)
     model = StreamingDPMixture().partial_fit([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(NotFiniteError, match="row 0 holds NaN in column 1"):
         model.predict([[1.0, np.nan]])

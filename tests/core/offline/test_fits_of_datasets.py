@@ -14,7 +14,7 @@ from scipy.special import digamma, softmax
 from sklearn.base import clone
 
 from harness.losing_workers import KilledProcesses
-from shoal import DPMixture
+from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import InputError, NotFiniteError, OutsideDomainError, SettingError, ShapeError
 from shoal.families import GammaPoisson, NormalInverseWishart
 from shoal.families.natural_statistics import origin_for
@@ -284,3 +284,12 @@ def test_what_a_data_set_is_not_fitted_by_is_said(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match="3 features, the fit 2"):
         model.write_predictions(tmp_path / "wide.npy", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_where_rows_are_needed_is_refused_with_what_reads_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", grid(50))
+    model = DPMixture().fit(tmp_path / "x.npy")
+    for read in (StreamingDPMixture().fit, model.predict, model.score):
+        for source in (tmp_path / "x.npy", str(tmp_path), arrow.dataset(pa.table({"a": [1.0], "b": [2.0]}))):
+            with pytest.raises(InputError, match=r"read by DPMixture\.fit and DPMixture\.write_predictions only"):
+                read(source)

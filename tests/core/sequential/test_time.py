@@ -1,14 +1,18 @@
 """Forgetting by time: masses against weights worked out by hand, late rows, gaps, cuts and refinements."""
 
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.errors import InputError, SettingError, ShapeError
+from shoal.estimators.points import checked_times
 from shoal.mixture import MixtureState, StreamSettings, advanced, decayed, from_bytes, late_again, to_bytes
 from shoal.partitions import assimilate_inplace as assimilate_by_partitions_inplace
 from shoal.points.arrays import Array
@@ -304,6 +308,19 @@ def test_times_may_be_dates_and_are_checked() -> None:
         one.partial_fit(x, times=dates[:3])
     with pytest.raises(InputError, match="row 49"):
         one.partial_fit(x, times=np.append(np.zeros(49), np.nan))
+
+
+def test_times_with_a_zone_are_moments() -> None:
+    zone = "America/New_York"
+    moments = pd.date_range("2026-10-31 20:00", periods=50, freq="1h", tz=zone)  # over the hour that comes twice
+    seconds = checked_times([moment.timestamp() for moment in moments], 50)
+    for times in (moments, moments.to_series(), list(moments), moments.to_pydatetime(), pa.array(moments)):
+        assert checked_times(times, 50).tolist() == seconds.tolist()
+    assert checked_times(moments.tz_convert("UTC").tz_localize(None).to_series(), 50).tolist() == seconds.tolist()
+    with pytest.raises(InputError, match=r"row 1 is 2026-01-01 00:00:00, without a time zone"):
+        checked_times([moments[0], datetime(2026, 1, 1)], 2)
+    with pytest.raises(InputError, match="row 1 is nan"):
+        checked_times(pd.Series([moments[0], pd.NaT]), 2)
 
 
 @pytest.mark.parametrize("wrong", ["1", "h", "1 week", "0.5s", "-1h", ""])

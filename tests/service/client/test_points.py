@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
@@ -132,3 +133,15 @@ def test_a_bad_number_is_refused_by_its_row_and_feature(holes: bool, value: floa
         check_rows(x, 7, ("cpu", "mem", "net"), holes=holes)
     with pytest.raises(BadPointsError, match=r"row 1 holds .* in column 2"):
         check_rows(csr_array([[1.0, 0.0, 3.0], [4.0, 0.0, value]]), 0)
+
+
+def test_columns_of_pandas_with_missing_values_of_their_own_are_numbers() -> None:
+    frame = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": [0.5, 1.5]})
+    (batch,) = cut(frame, 5)
+    np.testing.assert_array_equal(batch.x, [[1.0, 0.5], [2.0, 1.5]])
+    assert batch.names == ("a", "b")
+    frame.loc[1, "a"] = pd.NA
+    with pytest.raises(BadPointsError, match=r"row 1 .* in feature 'a'"):
+        cut(frame, 5)
+    with pytest.raises(BadPointsError, match="column 'b' from row 0 on has dtype bool"):
+        cut(frame.assign(b=[True, False]), 5)

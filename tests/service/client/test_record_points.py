@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import msgspec
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from fake_shoal import Deliver, FakeShoal
 from scipy import sparse
@@ -58,14 +60,28 @@ def test_moments_may_be_datetimes() -> None:
     times: list[Any] = [datetime(2026, 1, 31, 12, tzinfo=UTC), datetime(2026, 1, 31, 17, 30, tzinfo=zone)]
     arrays = np.array(["2026-01-31T12:00:00", "2026-01-31T12:00:00.25"], "M8[ms]"), np.array(["NaT", "NaT"], "M8[s]")
     expected = 1769860800.0
+    column = pd.Series(pd.to_datetime(times, utc=True)).dt.tz_convert("America/New_York")
     for given, seconds in (
         (times, [expected] * 2),
+        (column, [expected] * 2),
+        (column.where([True, False]), [expected, np.nan]),
+        (column.dt.tz_convert(None), [expected] * 2),
+        (pa.chunked_array([pa.array(times)]), [expected] * 2),
         (arrays[0], [expected, expected + 0.25]),
         (arrays[1], [np.nan] * 2),
     ):
         fields = sent(cut(Records(X[:2], times=given), 2)[0], "msgpack").fields
         np.testing.assert_array_equal(fields.times, seconds)
     assert fields.time_is_text is not None
+
+
+def test_a_missing_value_in_a_column_of_pandas_is_none() -> None:
+    for keys in (pd.Series(["a", None]), pd.Series(["a", pd.NA], dtype="string")):
+        fields = sent(
+            cut(Records(X[:2], keys, [1.5, 2.5], weights=pd.array([2, None], dtype="Int64")), 2)[0], "msgpack"
+        )
+        assert list(fields.fields.keys) == [b"a", b""]
+        assert fields.fields.weights.tolist() == [2.0, 1.0]
 
 
 @pytest.mark.parametrize(
