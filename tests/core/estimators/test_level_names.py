@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -47,6 +48,9 @@ def test_texts_are_level_numbers_in_the_order_in_which_they_come(rows, frame):
     of_frame = model(FAMILY).fit(frame)
     assert_array_equal(of_frame.score_samples(frame), numbers.score_samples(rows))
     assert of_frame.level_names_ == {"region": list(REGIONS)}
+    of_table = model(FAMILY).fit(pa.Table.from_pandas(frame))
+    assert_array_equal(of_table.score_samples(pa.Table.from_pandas(frame)), numbers.score_samples(rows))
+    assert of_table.level_names_ == {"region": list(REGIONS)}
     told = [told for of_one in of_frame.telling_features().values() for told in of_one if told.feature == "region"]
     assert {each.level for each in told} >= {"eu-west"}
     batch = DPMixture(FAMILY, method="vdp", random_state=0).fit(frame)
