@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.errors import InputError, SettingError, ShapeError
 from shoal.offline.dataset import Dataset, File, block_rows, check_width, chosen_columns
+from shoal.points.frames import index_columns
 
 
 class ArrowBlock(NamedTuple):
@@ -73,6 +74,9 @@ def open_arrow(source: Any, columns: Sequence[str] | None) -> Dataset:
     """The data set of a `pyarrow.dataset.Dataset`. Raises InputError, SettingError, ShapeError."""
     arrow = pyarrow_dataset()
     names = chosen_columns(columns, source.schema.names)
+    if columns is None:
+        index = index_columns(source.schema)
+        names = [name for name in names if name not in index] or names
     kinds = [source.schema.field(name).type for name in names]
     lists = [_is_list(arrow.pa, kind) for kind in kinds]
     if any(lists) and len(names) > 1:
@@ -118,7 +122,7 @@ def _schema_of(arrow: _Arrow, whole: Any, fragment: Any, names: list[str], path:
                 raise InputError(
                     f"{path} has no column {name!r}, as other files have; add it, or choose columns of all files"
                 )
-        elif _is_points(arrow.pa, own.field(name).type, _is_list(arrow.pa, field.type)):
+        elif not _is_read_as_others(arrow.pa, own.field(name).type):
             field = own.field(name)
         if not _is_points(arrow.pa, field.type, _is_list(arrow.pa, field.type)):
             raise SettingError(f"column {name!r} holds {field.type} in {path}; choose columns of numbers")
@@ -175,6 +179,11 @@ def _table(arrow: _Arrow, batch: Any, block: ArrowBlock) -> Any:
             f"{block.path}, column {block.columns[0]!r} has rows without {block.n_features} numbers; fix or drop them"
         )
     return values.reshape(len(lengths), block.n_features)
+
+
+def _is_read_as_others(pa: Any, kind: Any) -> bool:
+    """Whether a column is read with the type of the same column in other files: it is empty, or a dictionary."""
+    return bool(pa.types.is_null(kind) or pa.types.is_dictionary(kind))
 
 
 def _is_points(pa: Any, kind: Any, lists: bool) -> bool:

@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow
@@ -160,3 +161,19 @@ def test_keys_of_partitions_are_features_like_others(tmp_path: Path) -> None:
     found = open_dataset(arrow.dataset(tmp_path, partitioning="hive"))
     assert found.names == ("a", "b", "k")
     assert rows_of(found)[:, 2].tolist() == [1.0] * 3 + [2.0] * 3
+
+
+def test_texts_in_a_later_file_are_refused_not_read_as_numbers(tmp_path: Path) -> None:
+    parquet.write_table(table(X[:3]), tmp_path / "0.parquet")
+    parquet.write_table(pa.table({"a": X[:3, 0], "b": ["1.5", "2", "3"]}), tmp_path / "1.parquet")
+    with pytest.raises(SettingError, match=r"column 'b' holds string in \S*1\.parquet; choose columns of numbers"):
+        open_dataset(tmp_path)
+
+
+def test_the_index_of_a_data_frame_is_no_feature_unless_chosen(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X[:5], columns=list("abc")[: X.shape[1]])
+    frame.iloc[[0, 3, 1]].to_parquet(tmp_path / "x.parquet")
+    found = open_dataset(tmp_path)
+    assert found.names == tuple(frame.columns)
+    np.testing.assert_array_equal(rows_of(found), X[[0, 3, 1]])
+    assert rows_of(open_dataset(tmp_path, ["__index_level_0__"])).ravel().tolist() == [0.0, 3.0, 1.0]

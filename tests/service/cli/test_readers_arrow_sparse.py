@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -200,3 +201,13 @@ def test_width_of_sparse_lines_must_be_known(tmp_path: Path) -> None:
 def test_fields_that_are_called_so_are_still_fields_when_columns_are_chosen(tmp_path: Path) -> None:
     path = ndjson(tmp_path / "x.ndjson", [{"indices": 1, "values": 2}])
     assert chunks_of(path, columns="values")[0].tolist() == [[2.0]]
+
+
+def test_the_index_of_a_data_frame_is_no_feature_unless_chosen(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X[:5], columns=list("abc"), index=pd.Index(list("vwxyz"), name="host"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.reset_index(drop=True).iloc[[0, 3, 1]].to_feather(tmp_path / "x.feather")
+    np.testing.assert_array_equal(np.concatenate(chunks_of(tmp_path / "x.parquet")), X[:5])
+    np.testing.assert_array_equal(np.concatenate(chunks_of(tmp_path / "x.feather")), X[[0, 3, 1]])
+    with pytest.raises(CommandError, match="column 'host' holds"):
+        chunks_of(tmp_path / "x.parquet", columns="host,a")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from shoal.errors import counted
 from shoal.points.arrays import IntArray
+from shoal.points.frames import index_columns
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
@@ -95,7 +96,8 @@ class ColumnReader:
     def __init__(self, pa: Any, schema: Any, columns: str | None, records: RecordColumns | None, bad: BadRows) -> None:
         self._pa, self._bad = pa, bad
         names = schema.names
-        features, at = features_and_fields(names, len(names), columns, records or RecordColumns(), bad.file)
+        index = index_columns(schema)
+        features, at = features_and_fields(names, len(names), columns, records or RecordColumns(), bad.file, index)
         self._names = [names[i] for i in features]
         single = (None if i is None else names[i] for i in (at.key, at.time, at.weight))
         key, time, weight = single

@@ -87,9 +87,17 @@ def choose_layout(
 
 
 def features_and_fields(
-    names: list[str] | None, width: int, columns: str | None, records: RecordColumns, file: str
+    names: list[str] | None,
+    width: int,
+    columns: str | None,
+    records: RecordColumns,
+    file: str,
+    index: frozenset[str] = frozenset(),
 ) -> tuple[list[int], FieldPlaces]:
-    """Indices of the features, and of the fields of records. Raises CommandError."""
+    """Indices of the features, and of the fields of records. Raises CommandError.
+
+    `index`: columns that are no features unless they are chosen.
+    """
 
     def place(name: str | None) -> int | None:
         return None if name is None else _column(name, names, width, file)
@@ -99,7 +107,7 @@ def features_and_fields(
     taken = {i for i in (at.key, at.time, at.weight, *(i for _, i in payload)) if i is not None}
     chosen = choose_columns(columns, names, width, file)
     if chosen is None:
-        chosen = [i for i in range(width) if i not in taken]
+        chosen = [i for i in range(width) if i not in taken and not (names and names[i] in index)]
         if not chosen:
             raise CommandError(f"{file} has no column left for the features; name fewer columns of fields")
     elif both := [i for i in chosen if i in taken]:
