@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCOPES = ("read", "write", "admin")
 _WHOLE_LIMITS = ("bytes_in_flight", "streams")
 _LIMITS = ("requests_per_s", "points_per_s", *_WHOLE_LIMITS)
-_COLUMNS = ("id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at")
+_COLUMNS = ("id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at", "limits")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -211,6 +211,8 @@ def _at_rest(data: Path, *, create: bool = False) -> "Iterator[AccessControl]":
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={bound:.15g}" for name, bound in value.items() if bound is not None)
     return ",".join(value) if isinstance(value, list) else "" if value is None else str(value)
 
 
@@ -221,5 +223,6 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     shown = [
         {**key, "streams": key["streams"] or "all", "last_used_at": key["last_used_at"] or "never"} for key in found
     ]
-    rows = ([_cell(key[column]) for column in _COLUMNS] for key in shown)
-    print_table([column.replace("_", " ") for column in _COLUMNS], rows)
+    columns = _COLUMNS if any(_cell(key["limits"]) for key in found) else _COLUMNS[:-1]
+    rows = ([_cell(key[column]) for column in columns] for key in shown)
+    print_table([column.replace("_", " ") for column in columns], rows)

@@ -46,6 +46,8 @@ def test_a_key_made_at_rest_is_printed_and_nothing_else(shoal: Shoal, tmp_path: 
     assert (key.name, key.grant.scope.value, key.grant.streams) == ("gauge", "write", ("sea-*", "b"))
     assert key.grant.limits == (2.5, None, 1_000_000, None)
     assert key.as_plain()["expires_at"] == "2099-01-31T12:00:00Z"
+    listed = shoal("keys", "list", "--data", data).stdout.splitlines()[1].split("\t")
+    assert listed[-1] == "requests_per_s=2.5,bytes_in_flight=1000000"
     assert made.output.strip() not in (data / "shoal.sqlite3").read_bytes().decode("latin-1")
 
 
@@ -55,7 +57,7 @@ def test_keys_are_listed_and_revoked_at_rest_by_id_or_name(shoal: Shoal, tmp_pat
         assert shoal("keys", "create", "--data", data, "--name", name, "--scope", "read").exit_code == 0
     listed = shoal("keys", "list", "--data", data)
     head, *lines = [line.split("\t") for line in listed.stdout.splitlines()]
-    assert head == ["id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at"]
+    assert head == ["id", "name", "scope", "streams", "created_at", "expires_at", "last_used_at", "limits"]
     assert [line[1] for line in lines] == ["a", "b", "b"]
     assert [key["name"] for key in json.loads(shoal("keys", "list", "--data", data, "--json").stdout)["keys"]] == [
         "a",
