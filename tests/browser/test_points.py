@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from browser.conftest import put
-from harness.browser import Visit
+from harness.browser import DESK, PHONE, Visit
 from harness.running_service import RunningService
 from harness.web import WEB
 
@@ -97,6 +97,15 @@ def test_scores_are_those_of_the_service(page: Any, service: RunningService) -> 
     rows = [row.split("\t") for row in page.locator(".scores tbody tr").all_inner_texts()]
     assert [row[1].strip() for row in rows] == [str(one) for one in told["components"]]
     np.testing.assert_allclose([float(row[3]) for row in rows], told["log_density"], rtol=5e-3)
+    page.set_viewport_size(PHONE)
+    try:
+        sizes = page.locator(".scroll", has=page.locator(".scores")).evaluate(
+            "(one) => [one.scrollWidth, one.clientWidth]"
+        )
+        assert sizes[0] <= sizes[1], "the table of scores scrolls sideways on a phone"
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    finally:
+        page.set_viewport_size(DESK)
 
 
 def test_columns_are_put_in_the_order_of_the_features(browser: Any, service: RunningService) -> None:

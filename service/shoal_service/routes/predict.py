@@ -120,7 +120,7 @@ async def predict_many(
 async def score(request: Request, min_offset: MinOffset = None, timeout: Timeout = None) -> Response:
     """Answer what `POST /ingest?wait=applied` would answer for points, without learning them.
 
-    That is component, novelty, log density, and whether a point would found a component. A batch that is learnt changes
+    That is component, novelty, log density, and whether a point would begin a component. A batch that is learnt changes
     the stream from point to point; here every point meets the same state. A half-life ages the stream before it learns
     a later point, and not here.
     """

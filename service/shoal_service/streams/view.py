@@ -179,7 +179,7 @@ def predictions_of(view: PublishedView, x: "Table | Sparse") -> PredictionColumn
 
 def scores_of(view: PublishedView, x: "Table | Sparse") -> LearntRows:
     """Answers for points x (N, D) as if they were learnt now; the best existing component of each, even where
-    it would found one. Raises as `predictions_of`.
+    it would begin one. Raises as `predictions_of`.
     """
     if view.snapshot is None:
         raise _no_points(view)

@@ -159,21 +159,22 @@ function shown(live, points, found) {
   const fresh = found.born.filter(Boolean).length;
   const density = found.log_density.reduce((sum, one) => sum + one, 0) / n;
   const some = points.n > n ? ` The first ${whole(n)} of ${whole(points.n)} points were scored.` : "";
-  const summary = `Mean log density ${short(density)} nats. ${fresh === 0 ? "No point" : `${percent(fresh / n)} of the points`} would found a component.${some}`;
+  const summary = `Mean log density ${short(density)} nats. ${fresh === 0 ? "No point" : `${percent(fresh / n)} of the points`} would begin a component.${some}`;
   const heads = ["Point", ...(points.keys ? ["Key"] : []), "Component", "Cluster", "Log density", "Novelty", ""];
   const rows = found.components.slice(0, SHOWN).map((component, i) => {
     const cluster = live.clusterOf.get(component);
-    return h("tr", {}, h("th", { scope: "row" }, whole(i + 1)), points.keys ? h("td", {}, points.keys[i] ?? "") : null,
-      h("td", {}, String(component)), h("td", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster)),
-      h("td", { class: "number" }, short(found.log_density[i])), h("td", { class: "number" }, short(found.novelty[i], 2)),
-      h("td", {}, found.born[i] ? "would found a component" : ""));
+    const cell = (/** @type {string} */ title, /** @type {any} */ content, kind = "") => h("td", { role: "cell", class: kind, "data-title": title }, content);
+    return h("tr", { role: "row" }, h("th", { role: "rowheader", scope: "row" }, whole(i + 1)), points.keys ? cell("Key", points.keys[i] ?? "", "wide") : null,
+      cell("Component", String(component)), cell("Cluster", h("span", {}, swatch(colourOf(cluster)), cluster === undefined ? "–" : String(cluster))),
+      cell("Log density", short(found.log_density[i]), "number"), cell("Novelty", short(found.novelty[i], 2), "number"),
+      h("td", { role: "cell", class: "wide" }, found.born[i] ? "would begin a component" : ""));
   });
   return [
     h("p", { role: "status" }, summary),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores" },
-      h("table", { class: "scores" }, h("caption", { class: "sr" }, "Score of each point"),
-        h("thead", {}, h("tr", {}, ...heads.map((one) => h("th", { scope: "col", class: ["Log density", "Novelty"].includes(one) ? "number" : "" }, one || h("span", { class: "sr" }, "Remark"))))),
-        h("tbody", {}, ...rows))),
+      h("table", { class: "scores as-cards", role: "table" }, h("caption", { class: "sr" }, "Score of each point"),
+        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads.map((one) => h("th", { role: "columnheader", scope: "col", class: ["Log density", "Novelty"].includes(one) ? "number" : "" }, one || h("span", { class: "sr" }, "Remark"))))),
+        h("tbody", { role: "rowgroup" }, ...rows))),
     n > SHOWN ? h("p", { class: "caption" }, `The first ${SHOWN} are shown.`) : null,
   ];
 }

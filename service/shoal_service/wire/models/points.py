@@ -83,13 +83,13 @@ class ScoreOut(StreamAnswer):
     labels: dict[str, str] | None = None
     """Labels of components in this answer, by id; only where one of them has a label."""
     components: list[int]
-    """Id of the best existing component, even for a point that would found one."""
+    """Id of the best existing component, even for a point that would begin one."""
     novelty: list[float]
     """Posterior probability that the point belongs to no component."""
     log_density: list[float | None]
     """Log predictive density of the point in nats."""
     born: list[bool]
-    """Whether the point would found a component."""
+    """Whether the point would begin a component."""
 
 
 class ResponsibilityRow(WireModel):
