@@ -57,10 +57,10 @@ from shoal.mixture.round import (
     round_rows,
     rows_before_rounds,
 )
+from shoal.mixture.setting_values import MAX_FEATURE_NAME
 from shoal.mixture.settings import (
     AUTO_FAMILY,
     FIXED,
-    MAX_FEATURE_NAME,
     CheckSchedule,
     StreamSettings,
     category_columns_of,

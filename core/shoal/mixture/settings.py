@@ -2,23 +2,35 @@
 
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from shoal.errors import OutsideDomainError, SettingError, ShoalError, counted, did_you_mean
+from shoal.errors import OutsideDomainError, SettingError, did_you_mean
 from shoal.families import DEFAULT_FAMILY, FAMILIES, AnyFamily, check_columns, family_exists, is_conjugate, known_family
 from shoal.families.auto import provisional_family
 from shoal.families.capabilities import blocks_of
 from shoal.families.covariance_prior import can_learn_covariance
 from shoal.families.holes import check_takes_holes
 from shoal.mixture.clock import STEPS
+from shoal.mixture.setting_values import (
+    check_choice,
+    checked_duration,
+    checked_embedder,
+    checked_feature_names,
+    checked_half_life,
+    checked_integer,
+    checked_level_names,
+    checked_number,
+    column_of,
+    prior_from_json,
+    seconds,
+)
 from shoal.points.domains import LEVELS, REAL, Domain
-from shoal.points.levels import MAX_LEVEL_NAME, MOST_NAMED_LEVELS, LevelNames, budget_bytes
+from shoal.points.levels import LevelNames, budget_bytes
 
 Method: TypeAlias = Literal["default", "sva", "sva-pm"]
 CheckSchedule: TypeAlias = Literal["doubling", "paper"]
@@ -29,9 +41,6 @@ FIXED = ("family", "family_requested", "n_features", "prior", "method", "warmup_
 
 AUTO_FAMILY: Literal["auto"] = "auto"
 """As `family`: the family is chosen from the rows of the warm-up."""
-
-MAX_FEATURE_NAME = 200
-"""Most characters of the name of a feature."""
 
 HALF_LIVES_KEPT = 2.5
 """Most half-lives in a window."""
@@ -167,66 +176,58 @@ class StreamSettings:
 
     def __post_init__(self) -> None:
         for name, low, high in _INTEGERS:
-            self._set(name, _integer(name, getattr(self, name), low, high))
-        self._set("concentration", _number("concentration", self.concentration, "greater than 0", lambda v: v > 0))
-        self._set("birth_threshold", _number("birth_threshold", self.birth_threshold, "in (0, 1)", lambda v: 0 < v < 1))
-        self._set(
-            "novelty_threshold", _number("novelty_threshold", self.novelty_threshold, "in (0, 1)", lambda v: 0 < v < 1)
-        )
-        self._set("novelty_rate", _number("novelty_rate", self.novelty_rate, "in (0, 1]", lambda v: 0 < v <= 1))
-        for name in ("prune_threshold", "merge_threshold"):
-            self._set(name, _number(name, getattr(self, name), "in [0, 1)", lambda v: 0 <= v < 1))
-        if self.responsibility_floor is not None:
-            floor = _number("responsibility_floor", self.responsibility_floor, "in [0, 0.1]", lambda v: 0 <= v <= 0.1)
-            self._set("responsibility_floor", floor)
+            self._set(name, checked_integer(name, getattr(self, name), low, high))
+        for name, words, allowed in _NUMBERS:
+            self._set(name, checked_number(name, getattr(self, name), words, allowed))
+        for name, words, allowed in _NUMBERS_OR_NONE:
+            if getattr(self, name) is not None:
+                self._set(name, checked_number(name, getattr(self, name), words, allowed))
         if self.half_life is not None:
-            self._set("half_life", _half_life(self.half_life))
+            self._set("half_life", checked_half_life(self.half_life))
         if self.window_age is not None:
-            self._set("window_age", _duration("window_age", self.window_age))
+            self._set("window_age", checked_duration("window_age", self.window_age))
         if self.lateness is not None:
-            self._set("lateness", _duration("lateness", self.lateness))
+            self._set("lateness", checked_duration("lateness", self.lateness))
             if self.half_life_s is None:
                 raise SettingError(
                     f'lateness is {self.lateness!r}, but half_life is no time; give one such as "1h", or no lateness'
                 )
-        if self.record_ttl_s is not None:
-            self._set("record_ttl_s", _number("record_ttl_s", self.record_ttl_s, "greater than 0", lambda v: v > 0))
         if self.feature_names is not None:
-            self._set("feature_names", _feature_names(self.feature_names, self.n_features))
+            self._set("feature_names", checked_feature_names(self.feature_names, self.n_features))
         if self.embedder is not None:
-            self._set("embedder", _embedder(self.embedder))
+            self._set("embedder", checked_embedder(self.embedder))
         self._check_requested()
         self._set("family", known_family(self.family, self.feature_names))
         if not family_exists(self.family):
-            _choice("family", self.family, tuple(FAMILIES))
+            check_choice("family", self.family, tuple(FAMILIES))
         check_columns(self.family, self.n_features)
         if self.level_names is not None:
-            self._set("level_names", self._checked_level_names(self.level_names))
-        _choice("missing", self.missing, ("refuse", "marginal"))
+            self._set("level_names", self._level_names_by_column(self.level_names))
+        check_choice("missing", self.missing, ("refuse", "marginal"))
         if self.takes_holes:
             check_takes_holes(FAMILIES[self.family])
-        _choice("method", self.method, get_args(Method))
-        _choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
+        check_choice("method", self.method, get_args(Method))
+        check_choice("check_schedule", self.check_schedule, get_args(CheckSchedule))
         if self.refinement is not None:
-            _choice("refinement", self.refinement, ("auto",))
+            check_choice("refinement", self.refinement, ("auto",))
         self._check_partitions()
         self._check_prior()
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def _checked_level_names(self, given: Any) -> LevelNames | None:
+    def _level_names_by_column(self, given: Any) -> LevelNames | None:
         """Names of levels by column, in the order of the columns."""
         if not isinstance(given, Mapping):
             raise SettingError(f"level_names is {given!r:.80}; give an object of columns and lists of texts")
         found = {}
         for key, names in given.items():
-            column = _column_of(key, self.feature_names)
+            column = column_of(key, self.feature_names)
             if column not in self.category_columns:
                 raise SettingError(
                     f"level_names names levels of column {key!r:.80}, which is none of a family of categories"
                 )
-            found[column] = _names_of_levels(key, names)
+            found[column] = checked_level_names(key, names)
         return {column: found[column] for column in sorted(found)} or None
 
     def _check_requested(self) -> None:
@@ -235,7 +236,7 @@ class StreamSettings:
             self._set("family_requested", AUTO_FAMILY)
             self._set("family_reason", None)
         if self.family_requested is not None:
-            _choice("family_requested", self.family_requested, (AUTO_FAMILY,))
+            check_choice("family_requested", self.family_requested, (AUTO_FAMILY,))
             if not isinstance(self.prior, str) or self.prior != "auto":
                 raise SettingError("prior is not 'auto', but family is 'auto'; name the family of the prior")
             if self.missing == "marginal":
@@ -261,7 +262,7 @@ class StreamSettings:
 
     def _check_prior(self) -> None:
         if isinstance(self.prior, str):
-            _choice("prior", self.prior, ("auto", "hierarchical"))
+            check_choice("prior", self.prior, ("auto", "hierarchical"))
             if self.prior == "hierarchical" and not can_learn_covariance(FAMILIES[self.family]):
                 able = ", ".join(name for name, kind in FAMILIES.items() if can_learn_covariance(kind))
                 raise SettingError(f"prior is 'hierarchical', which family {self.family!r} has not; it is for {able}")
@@ -461,7 +462,7 @@ class StreamSettings:
             raise SettingError("n_features is missing; give the number of features of a point")
         if isinstance(given.get("prior"), Mapping):
             family = known_family(given.get("family", DEFAULT_FAMILY), given.get("feature_names"))
-            given["prior"] = _prior(family, given["prior"])
+            given["prior"] = prior_from_json(family, given["prior"])
         return cls(**given)
 
     def to_json(self) -> str:
@@ -493,45 +494,23 @@ _INTEGERS = (
     ("max_records", 0, 1 << 53),
     ("record_bytes", 0, 1 << 53),
 )
+"""Whole numbers: name, least and largest value."""
 
+_NUMBERS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+    ("concentration", "greater than 0", lambda v: v > 0),
+    ("birth_threshold", "in (0, 1)", lambda v: 0 < v < 1),
+    ("novelty_threshold", "in (0, 1)", lambda v: 0 < v < 1),
+    ("novelty_rate", "in (0, 1]", lambda v: 0 < v <= 1),
+    ("prune_threshold", "in [0, 1)", lambda v: 0 <= v < 1),
+    ("merge_threshold", "in [0, 1)", lambda v: 0 <= v < 1),
+)
+"""Real numbers: name, the range in words and as a condition."""
 
-def _integer(name: str, value: Any, low: int, high: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not low <= value <= high:
-        raise SettingError(f"{name} is {value!r}; give an integer from {low:,} to {high:,}")
-    return int(value)
-
-
-def _number(name: str, value: Any, words: str, allowed: Any) -> float:
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    try:
-        number = float(value) if real else math.nan
-    except OverflowError:  # an integer beyond float64
-        number = math.inf
-    if not math.isfinite(number) or not allowed(number):
-        raise SettingError(f"{name} is {value!r}; give a number {words}")
-    return number
-
-
-def _embedder(name: Any) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= MAX_FEATURE_NAME:
-        raise SettingError(f"embedder is {str(name)[:80]!r}; give a text of 1 to {MAX_FEATURE_NAME} characters")
-    return name
-
-
-def _feature_names(names: Any, n_features: int) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise SettingError(f"feature_names is {names!r}; give a list of {n_features} texts")
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_FEATURE_NAME:
-            shown = repr(name) if len(repr(name)) <= 80 else f"{repr(name)[:77]}..."
-            raise SettingError(f"feature_names[{i}] is {shown}; give a text of 1 to {MAX_FEATURE_NAME} characters")
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise SettingError(f"feature_names holds {twice!r} twice; give distinct names")
-    if len(names) != n_features:
-        raise SettingError(f"feature_names holds {counted(len(names), 'name')}, n_features is {n_features}")
-    return tuple(names)
+_NUMBERS_OR_NONE: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+    ("responsibility_floor", "in [0, 0.1]", lambda v: 0 <= v <= 0.1),
+    ("record_ttl_s", "greater than 0", lambda v: v > 0),
+)
+"""The same; None is allowed, too."""
 
 
 def category_columns_of(kind: type[AnyFamily], n_features: int) -> tuple[int, ...]:
@@ -539,59 +518,6 @@ def category_columns_of(kind: type[AnyFamily], n_features: int) -> tuple[int, ..
     if kind.domain is LEVELS:
         return tuple(range(n_features))
     return tuple(int(column) for block in blocks_of(kind) if block.kind.domain is LEVELS for column in block.columns)
-
-
-def _column_of(key: Any, names: tuple[str, ...] | None) -> int:
-    """The column that a key names: a name of a feature, or a number. -1 for none."""
-    if names is not None and key in names:
-        return names.index(key)
-    if isinstance(key, str) and key.isdecimal() and len(key) <= 8:
-        return int(key)
-    return key if isinstance(key, int) and not isinstance(key, bool) else -1
-
-
-def _names_of_levels(column: Any, names: Any) -> tuple[str, ...]:
-    usable = not isinstance(names, str) and isinstance(names, Sequence) and len(names) <= MOST_NAMED_LEVELS
-    if not usable or not all(isinstance(name, str) and 1 <= len(name) <= MAX_LEVEL_NAME for name in names):
-        raise SettingError(
-            f"level_names of column {column!r:.80} is {names!r:.80}; give at most {MOST_NAMED_LEVELS:,} texts of 1 to "
-            f"{MAX_LEVEL_NAME} characters"
-        )
-    if len(set(names)) < len(names):
-        raise SettingError(f"level_names of column {column!r:.80} holds a name twice; give distinct names")
-    return tuple(names)
-
-
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
-def seconds(duration: str) -> float | None:
-    """Seconds of a text such as "90s", "30m", "1h" or "7d"; None for another text."""
-    found = _DURATION.fullmatch(duration.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
-
-
-def _duration(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not seconds(value):
-        raise SettingError(f'{name} is {value!r}; give a time such as "90s", "30m", "1h" or "7d"')
-    return value.strip()
-
-
-def _half_life(value: Any) -> float | str:
-    if isinstance(value, str):
-        found = seconds(value)
-        if found is None or found < 1.0:
-            raise SettingError(
-                f'half_life is {value!r}; give a number of points, or a time of a second or more such as "30m" or "1h"'
-            )
-        return value.strip()
-    return _number("half_life", value, "at least 1", lambda v: v >= 1)
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise SettingError(f"{name} is {value!r}; {did_you_mean(value, choices)}choose one of {', '.join(choices)}")
 
 
 def _words(value: Any) -> str:
@@ -606,19 +532,3 @@ def _known_names(values: Mapping[str, Any]) -> None:
         raise SettingError(
             f"no such setting: {', '.join(map(repr, unknown))}; {advice}there are {', '.join(sorted(known))}"
         )
-
-
-def _prior(family: Any, hyperparameters: Mapping[str, Any]) -> AnyFamily:
-    """The explicit prior of a JSON mapping: its hyperparameters by name."""
-    if not family_exists(family):
-        _choice("family", family, tuple(FAMILIES))
-    try:
-        arrays = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
-        prior: AnyFamily = FAMILIES[family].from_arrays(arrays)
-    except ShoalError:
-        raise
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise SettingError(
-            f"prior does not describe family {family!r}: {error}; give its hyperparameters by name"
-        ) from error
-    return prior
