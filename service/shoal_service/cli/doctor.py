@@ -62,12 +62,12 @@ def _lines(found: "Inspection") -> list[str]:
     used = "in use" if found.in_use else "at rest"
     lines = [f"{found.store}: format {found.format_version}, {used}, {count(len(found.streams), 'stream')}"]
     for stream in found.streams:
-        held = (
+        in_log = (
             f"entries {stream.first_seq} to {stream.last_seq}" if stream.first_seq <= stream.last_seq else "no entries"
         )
         at = ", ".join(map(str, stream.checkpoints)) or "none"
         lines.append(
-            f"  {stream.name}: {count(stream.log_offset, 'point')}, {held}, checkpoints at {at}, "
+            f"  {stream.name}: {count(stream.log_offset, 'point')}, {in_log}, checkpoints at {at}, "
             f"{count(stream.dead_letters, 'dead letter')}"
         )
     for finding in found.findings:

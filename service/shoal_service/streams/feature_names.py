@@ -25,8 +25,8 @@ def in_order(points: Points, settings: "StreamSettings | None", stream: str) -> 
         x.sort_indices()
     else:
         x = np.ascontiguousarray(x)
-    held = dict(points.texts or ())
-    texts = tuple((new, held[old]) for new, old in enumerate(order) if old in held)
+    by_column = dict(points.texts or ())
+    texts = tuple((new, by_column[old]) for new, old in enumerate(order) if old in by_column)
     return points._replace(x=x, names=wanted, texts=texts or None)
 
 

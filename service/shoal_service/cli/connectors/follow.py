@@ -211,14 +211,14 @@ class FileFollower:
         before, the rest of the copy comes first.
         """
         assert self._file is not None
-        held = self._last
-        if held is None or held.is_in(self._file):
+        last = self._last
+        if last is None or last.is_in(self._file):
             return False
         for path in self._rotated():
-            if self._open(path, held.offset) and held.is_in(self._file):
-                self._last = held
+            if self._open(path, last.offset) and last.is_in(self._file):
+                self._last = last
                 return True
-        self._log.info("file_truncated", file=str(self._path), read=held.offset)
+        self._log.info("file_truncated", file=str(self._path), read=last.offset)
         self._open(self._path, 0)
         return True
 

@@ -91,10 +91,10 @@ class KafkaReader:
         start = self._kafka.OFFSET_END if self._from_end else self._kafka.OFFSET_BEGINNING
         places = []
         for topic, number in sorted(self._assigned):
-            held = positions.get(_partition(topic, number))
-            if held is not None and not held.isdecimal():
-                raise not_a_position(held, f"offset of Kafka, for {_partition(topic, number)}")
-            places.append(self._kafka.TopicPartition(topic, number, start if held is None else int(held)))
+            position = positions.get(_partition(topic, number))
+            if position is not None and not position.isdecimal():
+                raise not_a_position(position, f"offset of Kafka, for {_partition(topic, number)}")
+            places.append(self._kafka.TopicPartition(topic, number, start if position is None else int(position)))
         self._next = {(place.topic, place.partition): place.offset for place in places}
         try:
             self._consumer.assign(places)

@@ -74,8 +74,8 @@ class RedisSink:
 
     def position(self) -> str | None:
         """See `Sink.position`."""
-        held = self._do(lambda: self._client.get(f"{self._key}:position"))
-        return None if held is None else held.decode()
+        position = self._do(lambda: self._client.get(f"{self._key}:position"))
+        return None if position is None else position.decode()
 
     def write(self, rows: Sequence[Row], position: str) -> None:
         """See `Sink.write`."""

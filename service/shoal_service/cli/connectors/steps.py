@@ -170,14 +170,14 @@ class Connector:
         from shoal_service.client import NotFoundError
 
         try:
-            held = self._patiently(self._client.sources)
+            known = self._patiently(self._client.sources)
         except NotFoundError:
             if not self._may_be_missing:
                 raise
-            held = []
-        if held is None:
+            known = []
+        if known is None:
             return False
-        found = {one.partition: one.position for one in held if one.source == self._source}
+        found = {one.partition: one.position for one in known if one.source == self._source}
         if self._ends_when_forgotten and (gone := sorted(self._at.keys() - found.keys())):
             raise CommandError(f"the position of partition {gone[0]!r} was forgotten")
         self._at = found

@@ -25,13 +25,13 @@ def record_embedder(
             raise
         client.create_stream(stream, n_features=embedder.n_features, embedder=embedder.name, **(settings or {}))
         return
-    held = known.settings.get("embedder")
-    if held == embedder.name:
+    recorded = known.settings.get("embedder")
+    if recorded == embedder.name:
         return
-    if held is not None:
+    if recorded is not None:
         raise CommandError(
-            f"the texts of stream {stream!r} are embedded by {held}, and this is {embedder.name}; their vectors cannot "
-            "be compared: use the same embedder, or another stream"
+            f"the texts of stream {stream!r} are embedded by {recorded}, and this is {embedder.name}; their vectors "
+            "cannot be compared: use the same embedder, or another stream"
         )
     if known.log_offset:
         raise CommandError(

@@ -64,8 +64,8 @@ def append_request(
         if reply[0] == b"changed" and step is not None:
             raise source_positions.changed(request.name, step)
         if reply[0] == b"full":
-            held = HeldDocuments(reply[1], reply[2])
-            rules.check_document_limits(request.name, source_positions.KIND, held, HeldDocuments(1, 0))
+            there, added = HeldDocuments(reply[1], reply[2]), HeldDocuments(1, 0)
+            rules.check_document_limits(request.name, source_positions.KIND, there, added)
         if reply[0] == b"refused":
             unapplied, settings_match, floor_seq, end_seq, has_blob = reply[1:]
             facts = AppendFacts(unapplied, bool(settings_match), floor_seq, end_seq, bool(has_blob))
@@ -96,14 +96,14 @@ def _step_words(step: SourceStep | None, n_points: int) -> tuple[Word, ...]:
 
 def _known_step(stream: str, step: SourceStep, stored: bytes | None) -> Appended:
     """Return the first answer to a step that is in the log. SourcePositionError for one that does not follow."""
-    held = None
+    last = None
     if stored is not None:
         document = source_positions.document_of(step)
         _, _, value = documents.parse(f"{source_positions.KIND}/{document}".encode(), stored)
         if value is None:
             raise source_positions.damaged(stream, step)
-        held = source_positions.decode(document, value)
-    known = source_positions.known_step(stream, step, held)
+        last = source_positions.decode(document, value)
+    known = source_positions.known_step(stream, step, last)
     assert known is not None, f"the script refused a step that follows {stored!r}"
     return known
 

@@ -61,23 +61,23 @@ class Registry:
             return None if reply[0] == b"ok" or (resent and reply[1] == value) else reply[1]
 
         while True:
-            held = self._writer.run(WriteRequest(self._keys.streams, command(), parse))
-            if held == _OTHER_NAMES:
+            registered = self._writer.run(WriteRequest(self._keys.streams, command(), parse))
+            if registered == _OTHER_NAMES:
                 continue
-            if held is None:
+            if registered is None:
                 self._create(value, record)
                 return record, True
             try:
-                return self._completed(record.name, held), False
+                return self._completed(record.name, registered), False
             except UnknownStreamError:
                 continue  # it was being deleted, and is gone now
 
     def get(self, name: str) -> StreamRecord:
         """See `Store.get_stream`."""
-        (held,) = self._connections.ask(("HGET", self._keys.streams, name))
-        if held is None:
+        value = self._registered(name)
+        if value is None:
             raise rules.unknown(name)
-        return self._completed(name, held)
+        return self._completed(name, value)
 
     def list(self) -> list[StreamRecord]:
         """See `Store.list_streams`. A damaged stream is left out, and the log names it once."""
@@ -135,39 +135,41 @@ class Registry:
         return names
 
     def _registered(self, name: str) -> bytes | None:
-        held: bytes | None = self._connections.ask(("HGET", self._keys.streams, name))[0]
-        return held
+        """The registry value of a name."""
+        value: bytes | None = self._connections.ask(("HGET", self._keys.streams, name))[0]
+        return value
 
-    def _completed(self, name: str, held: bytes) -> StreamRecord:
+    def _completed(self, name: str, value: bytes) -> StreamRecord:
         """Complete the steps of a registry value, and return the record. UnknownStreamError when it was deleted."""
-        state, record = parse_record(name, held)
+        state, record = parse_record(name, value)
         if state == DELETING:
-            self._delete(name, held)
+            self._delete(name, value)
             raise rules.unknown(name)
         if state == CREATING:
-            self._create(held, record)
+            self._create(value, record)
         settings = _settings(name, self._connections.ask(_ask_settings(self._stream(record)))[0])
         if settings is None:
             now = self._registered(name)
-            if now is not None and now[1:] == held[1:] and now[:1] != DELETING:
+            if now is not None and now[1:] == value[1:] and now[:1] != DELETING:
                 raise rules.gap(name, "its counters are missing")
             raise rules.unknown(name)
         return record._replace(settings=settings)
 
-    def _create(self, held: bytes, record: StreamRecord) -> None:
+    def _create(self, value: bytes, record: StreamRecord) -> None:
         keys = self._stream(record)
         self._writer.run(WriteRequest(keys.tag, script("create_stream").command((keys.meta,), record.settings), _ok))
-        self._replace(record.name, held, PRESENT + held[1:])
+        self._replace(record.name, value, PRESENT + value[1:])
 
-    def _delete(self, name: str, held: bytes) -> None:
-        keys = self._stream(parse_record(name, held)[1])
+    def _delete(self, name: str, value: bytes) -> None:
+        keys = self._stream(parse_record(name, value)[1])
         channels = (self._keys.news, self._keys.shown)
         self._writer.run(WriteRequest(keys.tag, script("delete_stream").command(tuple(keys), keys.tag, *channels), _ok))
-        self._replace(name, held, b"")
+        self._replace(name, value, b"")
 
-    def _replace(self, name: str, held: bytes, value: bytes) -> bool:
+    def _replace(self, name: str, before: bytes, value: bytes) -> bool:
+        """Replace a registry value, if it is still the one before. Returns whether it was."""
         command = script("replace_registration").command(
-            (self._keys.streams,), name, held, value, self._keys.asked, REGISTRY_CHANGED
+            (self._keys.streams,), name, before, value, self._keys.asked, REGISTRY_CHANGED
         )
         parse: Callable[[Any, bool], bool] = lambda reply, resent: bool(reply[0] == b"ok")  # noqa: E731
         return self._writer.run(WriteRequest(self._keys.streams, command, parse))

@@ -146,8 +146,8 @@ class RedisSharing:
             ((head, runs),) = self._connections.ask(("HMGET", keys.view, "head", "runs"))
             if head is None or runs is None:
                 return None
-            held = _PublishedRuns(head, runs.decode())
-            counts = held.counts()
+            published = _PublishedRuns(head, runs.decode())
+            counts = published.counts()
             found = self._blobs(keys, {blob: n for blob, n in counts.items() if blob not in have})
             if found is not None:
                 return View(head, {blob: found.get(blob) for blob in counts})
