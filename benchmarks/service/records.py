@@ -25,6 +25,7 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import SqliteStore
 from shoal_service.streams import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.record_index import Limits, RecordReader, RecordRows, RecordWriter
 from shoal_service.wire import Points, RecordFields, Texts
 
@@ -87,7 +88,7 @@ async def learn(x: Any, names: list[Texts] | None) -> tuple[float, float]:
     """Seconds of processor time and by the clock to learn x, with or without keys."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(folder)
-        registry = StreamRegistry(store, Settings(), make_log("error", "json", io.StringIO()))
+        registry = StreamRegistry(KnownStreams(store, Settings(), make_log("error", "json", io.StringIO())))
         await asyncio.to_thread(registry.known.start)
         stream, _ = await registry.create("s", {"n_features": x.shape[1], "family": "gaussian", "refinement": None})
         await registry.learnt_rows(await registry.ingest("s", Points(x[:BATCH])), 120)

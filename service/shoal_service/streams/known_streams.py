@@ -44,9 +44,9 @@ class KnownStreams:
 
         `notify_refiner(name, incarnation)` is called when a stream learnt here may have a refinement to be made.
         """
-        self._store = store
-        self._settings = settings
-        self._log = log
+        self.store = store
+        self.settings = settings
+        self.log = log
         pool = LearnerPool()
 
         def local_source(record: StreamRecord) -> ViewSource:
@@ -62,7 +62,7 @@ class KnownStreams:
 
         Of many streams, only those with points to learn are loaded, and those that are needed.
         """
-        records = self._store.list_streams()
+        records = self.store.list_streams()
         for record in records:
             source = self.adopt(record).view_source
             if len(records) <= LOADED_AT_START or source.waiting_bytes or is_needed(record):
@@ -145,7 +145,7 @@ class KnownStreams:
         check_stream_name(name)
         if (stream := self.find(name)) is not None:
             return stream
-        record = await asyncio.to_thread(self._store.get_stream, name)
+        record = await asyncio.to_thread(self.store.get_stream, name)
         self._forget_gone()
         # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.
         return self.find(name) or self.adopt(record)
@@ -160,20 +160,18 @@ class KnownStreams:
         self.refuse_when_stopping()
         await asyncio.to_thread(check_room, settings)
         record, created = await asyncio.to_thread(
-            self._store.create_stream,
+            self.store.create_stream,
             name,
             str(uuid.uuid4()),
             settings.to_json().encode(),
-            max_streams=self._settings.max_streams,
+            max_streams=self.settings.max_streams,
             may_create=may_create,
         )
         self._forget_gone()
         stream = self.adopt(record)
         if created:
             stream.view_source.start()
-            self._log.info(
-                "stream_created", stream=name, incarnation=record.incarnation, n_features=settings.n_features
-            )
+            self.log.info("stream_created", stream=name, incarnation=record.incarnation, n_features=settings.n_features)
         return stream, created
 
     async def with_stream(self, name: str, use: Callable[[Stream], Awaitable[T]]) -> T:
@@ -203,7 +201,7 @@ class KnownStreams:
             return known
         if known is not None:
             known.view_source.abandon()
-        stream = self._streams[record.name] = Stream(self._store, record, self._settings, self._source_of(record))
+        stream = self._streams[record.name] = Stream(self.store, record, self.settings, self._source_of(record))
         return stream
 
     def _forget_gone(self) -> None:

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.errors import ShapeError
 from shoal_service.errors import OffsetBeyondLogError, StreamGoneError, UnknownStreamError
-from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, Store, StreamRecord, Tail, known_step
-from shoal_service.streams.board import ViewSource
+from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, StreamRecord, Tail, known_step
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import DEFAULT_STREAM, KnownStreams
@@ -52,20 +50,10 @@ class StreamInfo(NamedTuple):
 class StreamRegistry:
     """All streams of one store, by name. Its methods are coroutines."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        log: Any,
-        source_of: Callable[[StreamRecord], ViewSource] | None = None,
-        notify_refiner: Callable[[str, str], None] = lambda name, incarnation: None,
-    ) -> None:
-        """As `KnownStreams`."""
-        self._store = store
-        self._settings = settings
-        self._log = log
-        self.known = KnownStreams(store, settings, log, source_of, notify_refiner)
+    def __init__(self, known: KnownStreams) -> None:
+        self.known = known
         """The streams of this process, with their start and end."""
+        self._store, self._settings = known.store, known.settings
 
     async def get(self, name: str) -> Stream:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
@@ -106,7 +94,7 @@ class StreamRegistry:
         stream = await self.get(name)
         await asyncio.to_thread(self._store.delete_stream, name, incarnation)
         self.known.forget(stream)
-        self._log.info("stream_deleted", stream=name, incarnation=stream.record.incarnation)
+        self.known.log.info("stream_deleted", stream=name, incarnation=stream.record.incarnation)
 
     async def describe(self, name: str) -> StreamInfo:
         """A stream at this moment. A stream that was not used since the start begins to be loaded."""

@@ -15,6 +15,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import MessagingStore, ReaderRequest, SharedStore, Store, StreamRecord
 from shoal_service.streams.dead_letter_service import DeadLetterService
 from shoal_service.streams.engines import load_engines
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import Learner
 from shoal_service.streams.recent_points import RecentPointsService
 from shoal_service.streams.record_service import RecordService
@@ -54,8 +55,8 @@ class Runtime:
         self.leases: LeaseManager | None = None
         self.refiner: RefinementWorker | None = None
         self.pieces: PieceSharing | None = None
-        self.streams = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
-        self.known = self.streams.known
+        self.known = self._shared(store, settings) if isinstance(store, SharedStore) else self._alone(settings)
+        self.streams = StreamRegistry(self.known)
         self.refinements = RefinementService(store, self.known, self._notify)
         self.dead_letters = DeadLetterService(store, self.known)
         learns = settings.role in ("all", "learner")
@@ -68,14 +69,13 @@ class Runtime:
         self.records = RecordService(self.known)
         self.recent_points = RecentPointsService(store, self.records)
 
-    def _alone(self, settings: Settings) -> StreamRegistry:
+    def _alone(self, settings: Settings) -> KnownStreams:
         refiner = self.refiner = RefinementWorker(
-            self._store, settings, self._log, lambda *stream: streams.known.state_of(*stream), alone=True
+            self._store, settings, self._log, lambda *stream: self.known.state_of(*stream), alone=True
         )
-        streams = StreamRegistry(self._store, settings, self._log, notify_refiner=refiner.notify)
-        return streams
+        return KnownStreams(self._store, settings, self._log, notify_refiner=refiner.notify)
 
-    def _shared(self, store: SharedStore, settings: Settings) -> StreamRegistry:
+    def _shared(self, store: SharedStore, settings: Settings) -> KnownStreams:
         if settings.share_pieces and settings.role != "api" and isinstance(store, MessagingStore):
             self.pieces = PieceSharing(store.messages, settings, self._log)
         if settings.role in ("all", "learner"):
@@ -87,7 +87,7 @@ class Runtime:
         elif settings.role == "refiner":
             self.refiner = RefinementWorker(store, settings, self._log, partial(state_from_leader, store), alone=False)
         self.replicas = ReplicaManager(store, settings, self._log)
-        return StreamRegistry(store, settings, self._log, self.replicas.add)
+        return KnownStreams(store, settings, self._log, self.replicas.add)
 
     def _notify_from_learner(self, name: str, incarnation: str) -> None:
         """A stream led here may have a refinement to be made: here, or in processes that only refine."""

@@ -14,6 +14,7 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import SqliteStore, Store
 from shoal_service.streams import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import checkpoints, retry_policy, thread
 from shoal_service.wire import Points
 
@@ -46,7 +47,9 @@ class RunningStreams:
 
     def begin(self, **settings: Any) -> StreamRegistry:
         values = {"publish_interval_s": 0.0, **settings}
-        self.registry = StreamRegistry(self.store, Settings(**values), make_log("debug", "json", self.written))
+        self.registry = StreamRegistry(
+            KnownStreams(self.store, Settings(**values), make_log("debug", "json", self.written))
+        )
         self.registry.known.start()
         return self.registry
 

@@ -11,6 +11,7 @@ import pytest
 from harness.waiting import eventually_async
 from shoal_service.errors import NotReadyError, OffsetBeyondLogError, StoreUnavailableError, UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import LearnerPool, checkpoints, publisher, thread
 from shoal_service.streams.learner.thread import Learner
 from shoal_service.wire import Points
@@ -242,7 +243,7 @@ async def test_a_writer_that_is_behind_a_newer_one_stops_without_calling_its_tri
         return read(stopping)
 
     monkeypatch.setattr(first, "_read", late)
-    other = StreamRegistry(store, registry._settings, registry._log)
+    other = StreamRegistry(KnownStreams(store, registry.known.settings, registry.known.log))
     for _ in range(8):
         await other.ingest("default", rows(5))
         await final(other)
@@ -257,7 +258,7 @@ async def test_a_second_writer_makes_the_first_stop(running: Any, final: Any) ->
     registry = running.begin(checkpoint_points=1)
     await registry.ingest("default", rows(5))
     await final(registry)
-    other = StreamRegistry(running.store, registry._settings, registry._log)
+    other = StreamRegistry(KnownStreams(running.store, registry.known.settings, registry.known.log))
     await other.view("default", timeout_s=120)
     await other.ingest("default", rows(5))
     source = registry.known.loaded[0].view_source

@@ -14,6 +14,7 @@ from harness.waiting import eventually, eventually_async
 from shoal.mixture import state_codec
 from shoal_service.errors import UnknownStreamError
 from shoal_service.streams import StreamRegistry, known_streams
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import pool
 from shoal_service.streams.record_service import RecordService
 from shoal_service.wire import Points, RecordFields, Texts
@@ -51,7 +52,7 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
     registry = running.begin(stream_idle_s=3600.0)
     incarnation = registry.known.loaded[1].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].blob.endswith(at_rest)
-    other = StreamRegistry(running.store, registry._settings.model_copy(), registry._log)
+    other = StreamRegistry(KnownStreams(running.store, registry.known.settings.model_copy(), registry.known.log))
     await other.create("whole", {"n_features": 3})
     for batch in batches:
         await other.ingest("whole", batch)

@@ -17,6 +17,7 @@ from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store import Entry, SqliteStore, Store
 from shoal_service.streams import StreamRegistry
+from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import checkpoints, retry_policy, thread
 from shoal_service.streams.refinement import child, process, worker
 from shoal_service.streams.refinement.records import Refinement
@@ -58,7 +59,7 @@ class Works:
         self.worker = RefinementWorker(
             self.store, given, log, lambda *key: self.registry.known.state_of(*key), alone=True
         )
-        self.registry = StreamRegistry(self.store, given, log, notify_refiner=self.worker.notify)
+        self.registry = StreamRegistry(KnownStreams(self.store, given, log, notify_refiner=self.worker.notify))
         self.refinements = RefinementService(self.store, self.registry, self.worker.notify)
         self.registry.known.start()
         if refine:
