@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal_service.cli import main
-from shoal_service.streams.shared import pieces
+from shoal_service.streams.shared import piece_helper, pieces
 
 pieces.LEAST_WORK_S, pieces.LEAST_GAIN, pieces.PAUSE_S = -1.0, 0.0, 0.0
-computed, hold = pieces._computed, Path(os.environ["HOLD_PIECES"])
+computed, hold = piece_helper.compute_piece, Path(os.environ["HOLD_PIECES"])
 
 
 def stops(task: Any) -> bytes:
@@ -27,5 +27,5 @@ def stops(task: Any) -> bytes:
 
 
 if __name__ == "__main__":
-    pieces._computed = stops
+    piece_helper.compute_piece = stops
     sys.exit(main())

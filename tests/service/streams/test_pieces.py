@@ -23,7 +23,7 @@ from shoal_service.errors import StoreUnavailableError
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
 from shoal_service.store.redis import RedisStore
-from shoal_service.streams.shared import PieceSharing, pieces
+from shoal_service.streams.shared import PieceSharing, piece_helper, pieces
 
 pytestmark = pytest.mark.redis
 
@@ -42,9 +42,9 @@ def _every_piece_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short rounds, whose pieces are offered at any size, and waited for at any pace."""
     monkeypatch.setattr("shoal.mixture.round.ROUND_ROWS", ROUND)
     monkeypatch.setattr("shoal.mixture.round.LEAST_ROUND_ROWS", 64)
-    for name, value in {"LEAST_WORK_S": -1.0, "PAUSE_S": 0.0, "CLAIM_S": LONGEST_WAIT_S}.items():
+    for name, value in {"LEAST_WORK_S": -1.0, "PAUSE_S": 0.0, "LEAST_WAIT_S": LONGEST_WAIT_S}.items():
         monkeypatch.setattr(pieces, name, value)
-    monkeypatch.setattr(pieces, "LEAST_WAIT_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(piece_helper, "CLAIM_S", LONGEST_WAIT_S)
 
 
 class Process:
@@ -183,13 +183,13 @@ def test_a_helper_that_stalls_costs_time_only(begin: Callable[[], Process], monk
     let_them_be_claimed(leader, monkeypatch, any)
     monkeypatch.setattr(pieces, "LEAST_WAIT_S", 0.0)
     monkeypatch.setattr(pieces, "WAIT_FACTOR", 0.0)
-    go_on, computed = threading.Event(), pieces._computed
+    go_on, computed = threading.Event(), piece_helper.compute_piece
 
     def stalls(task: Any) -> bytes:
         assert go_on.wait(LONGEST_WAIT_S)
         return computed(task)
 
-    monkeypatch.setattr(pieces, "_computed", stalls)
+    monkeypatch.setattr(piece_helper, "compute_piece", stalls)
     assert_same_as_alone(offers_once(leader, monkeypatch))
     counters = leader.sharing.counters
     assert counters.lost == 1
@@ -257,7 +257,7 @@ def test_a_piece_that_a_helper_refuses_is_computed_by_the_learner_at_once(
     def fails(task: Any) -> bytes:
         raise MemoryError("none left")
 
-    monkeypatch.setattr(pieces, "_computed", fails)
+    monkeypatch.setattr(piece_helper, "compute_piece", fails)
     assert_same_as_alone(leader.sharing.runner())  # within the limit of a test, though it would wait for longer
     counters = leader.sharing.counters
     assert counters.lost == counters.sent > 0

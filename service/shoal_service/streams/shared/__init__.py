@@ -7,7 +7,8 @@ learn or refine compute pieces of rounds for one another (`pieces`).
 """
 
 from shoal_service.streams.shared.lease_manager import LeaseCounters, LeaseManager
-from shoal_service.streams.shared.pieces import PieceCounters, PieceSharing
+from shoal_service.streams.shared.piece_messages import PieceCounters
+from shoal_service.streams.shared.pieces import PieceSharing
 from shoal_service.streams.shared.remote_state import state_from_leader
 from shoal_service.streams.shared.replica_manager import ReplicaManager
 

@@ -16,28 +16,25 @@ waits within a limit, and then computes it itself. Ids of pieces are unique, and
 one: an answer that comes late is dropped. Messages may be lost; the store keeps none.
 
 Measured times decide where a piece is computed. They do not change its result.
+
+Here is the side of the learner. `piece_helper` is the other one.
 """
 
 import math
-import queue
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.errors import ShoalError
-from shoal_service.errors import NotReadyError, StoreError
 from shoal_service.settings import Settings
 from shoal_service.store import ProcessMessages
-from shoal_service.streams.engines import load_engines
+from shoal_service.streams.shared.piece_helper import PieceHelper
+from shoal_service.streams.shared.piece_messages import Buffer, PieceCounters, PieceMessages, channel_of
 
 if TYPE_CHECKING:
     from shoal.partitions import PieceResult, PieceTask
-
-Buffer = bytes | memoryview
 
 LEAST_WORK_S = 0.003
 """A piece that takes less is not offered: five messages take a millisecond or two."""
@@ -49,195 +46,6 @@ LEAST_GAIN = 1.05
 """Offers must make a call this much faster than it would be alone."""
 PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 """Pause after a call whose offers did not pay. It doubles with each in a row."""
-CLAIM_S = 1.0
-"""Longest wait of a helper for the task that it has claimed, and life of an offer."""
-
-
-@dataclass
-class PieceCounters:
-    """Counters of the pieces of a process since it started."""
-
-    sent: int = 0
-    """Pieces that it offered to other processes."""
-    answered: int = 0
-    """Of those, the ones whose results came from another process."""
-    taken_back: int = 0
-    """Of those, the ones that nobody claimed."""
-    lost: int = 0
-    """Of those, the ones that were claimed, and whose result did not come in time."""
-    computed_for_others: int = 0
-    """Pieces that it computed for other processes."""
-
-
-Handler = Callable[[str, str, Buffer], None]
-"""Receives the id of a piece, the process that sent the message, and the bytes behind its first line."""
-
-
-class _Messages:
-    """Messages of this process about pieces. The first line names the kind, the piece and the sender."""
-
-    def __init__(self, messages: ProcessMessages, log: Any) -> None:
-        self.everyone = ""
-        """The channel of all processes of the same version, from `listen` on."""
-        self._messages = messages
-        self._log = log
-        self._me = uuid.uuid4().hex
-        self._handlers: Mapping[str, Handler] = {}
-        self._on_missed: Callable[[], None] = lambda: None
-
-    def listen(self, version: str, handlers: Mapping[str, Handler], on_missed: Callable[[], None]) -> None:
-        """Call the handler of each kind of message, in one thread, and `on_missed` when some may have been lost."""
-        self._handlers, self._on_missed = handlers, on_missed
-        self.everyone = f"pieces:{version}"
-        self._messages.listen((self.everyone, _channel(self._me)), self._on_message)
-
-    def send(self, channel: str, kind: str, piece: str, *parts: Buffer) -> int:
-        """The number of processes that got a message. 0 when the store does not answer."""
-        try:
-            return self._messages.send(channel, f"{kind} {piece} {self._me}\n".encode(), *parts)
-        except StoreError as error:
-            self._log.warning("piece_message_not_sent", kind=kind, reason=str(error))
-            return 0
-
-    def _on_message(self, message: bytes | None) -> None:
-        if message is None:
-            self._on_missed()
-            return
-        try:
-            end = message.index(b"\n")
-            kind, piece, process = message[:end].decode().split(" ")
-            if process != self._me:
-                self._handlers[kind](piece, process, memoryview(message)[end + 1 :])
-        except Exception:  # noqa: BLE001 - without this thread the process neither helps nor is helped: it goes on
-            self._log.error("piece_message_failed", exc_info=True)
-
-
-class _Offered(NamedTuple):
-    """An offer of another process."""
-
-    piece: str
-    process: str
-    until: float
-    """When it ends (monotonic clock)."""
-
-
-class _Claim(NamedTuple):
-    """A piece that this process has claimed."""
-
-    piece: str
-    until: float
-    """How long its task is waited for (monotonic clock)."""
-
-
-class _Job(NamedTuple):
-    """A task of another process."""
-
-    piece: str
-    process: str
-    task: Buffer
-
-
-class _Helper:
-    """Computes pieces for other processes, one at a time, while no stream of this process computes any."""
-
-    def __init__(self, messages: _Messages, counters: PieceCounters, log: Any) -> None:
-        self._messages = messages
-        self._counters = counters
-        self._log = log
-        self._lock = threading.Lock()
-        self._busy = 0  # calls of this process's own streams
-        self._offered: deque[_Offered] = deque(maxlen=64)
-        self._claimed: _Claim | None = None
-        self._computing = False
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="shoal-pieces", daemon=True)
-
-    def start(self) -> None:
-        """Begin to help."""
-        self._thread.start()
-
-    def close(self, timeout_s: float) -> bool:
-        """Help nobody any more. True when nothing is computed for others any more."""
-        self.pause()
-        self._jobs.put(None)
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def pause(self) -> None:
-        """Claim nothing until `resume`."""
-        with self._lock:
-            self._busy += 1
-
-    def resume(self) -> None:
-        """Help again, once every `pause` has its `resume`."""
-        with self._lock:
-            self._busy -= 1
-        self._claim()
-
-    # -- the thread of messages
-
-    def on_offer(self, piece: str, process: str, _: Buffer) -> None:
-        """A process offers a piece."""
-        with self._lock:
-            self._offered.append(_Offered(piece, process, time.monotonic() + CLAIM_S))
-        self._claim()
-
-    def on_gone(self, piece: str, _: str, __: Buffer) -> None:
-        """A piece that was claimed is no longer offered."""
-        with self._lock:
-            if self._claimed is not None and self._claimed.piece == piece:
-                self._claimed = None
-        self._claim()
-
-    def on_task(self, piece: str, process: str, task: Buffer) -> None:
-        """The task of a piece that was claimed. One that comes too late is computed by its sender."""
-        with self._lock:
-            if self._claimed is None or self._claimed.piece != piece:
-                return
-            self._claimed, self._computing = None, True
-        self._jobs.put(_Job(piece, process, task))
-
-    def on_missed(self) -> None:
-        """Messages may have been lost: the task that is waited for may be one of them."""
-        with self._lock:
-            self._claimed = None
-
-    # -- any thread
-
-    def _claim(self) -> None:
-        """Claim the oldest offer, if this process has nothing to do."""
-        now = time.monotonic()
-        with self._lock:
-            if self._busy or self._computing or (self._claimed is not None and now < self._claimed.until):
-                return
-            while self._offered and self._offered[0].until < now:
-                self._offered.popleft()
-            if not self._offered:
-                return
-            offer = self._offered.popleft()
-            self._claimed = _Claim(offer.piece, now + CLAIM_S)
-        self._messages.send(_channel(offer.process), "claim", offer.piece)
-
-    # -- the thread that computes
-
-    def _run(self) -> None:
-        load_engines()
-        while (job := self._jobs.get()) is not None:
-            result = self._result(job)
-            with self._lock:
-                self._computing = False
-                self._counters.computed_for_others += bool(result)
-            self._messages.send(_channel(job.process), "answer", job.piece, result)
-            self._claim()
-
-    def _result(self, job: _Job) -> bytes:
-        """The bytes of a result; none where the piece cannot be computed here."""
-        try:
-            return _computed(job.task)
-        except Exception as error:  # noqa: BLE001 - its own process computes it, and meets the error if it is the piece's
-            self._log.warning("piece_refused", reason=f"{type(error).__name__}: {error}")
-            return b""
 
 
 class _Offer:
@@ -265,8 +73,8 @@ class PieceSharing:
         self.others = 1
         """Processes that got the last offer, at least one."""
         self._log = log
-        self._messages = _Messages(messages, log)
-        self._helper = _Helper(self._messages, self.counters, log)
+        self._messages = PieceMessages(messages, log)
+        self._helper = PieceHelper(self._messages, self.counters, log)
         self._lock = threading.Lock()
         self._offers: dict[str, _Offer] = {}
 
@@ -371,10 +179,10 @@ class PieceSharing:
             with offer.sending:
                 if offer.state == "offered":
                     offer.state = "claimed"
-                    if not self._messages.send(_channel(process), "task", piece, *task_to_buffers(offer.task)):
+                    if not self._messages.send(channel_of(process), "task", piece, *task_to_buffers(offer.task)):
                         offer.ended.set()
                     return
-        self._messages.send(_channel(process), "gone", piece)
+        self._messages.send(channel_of(process), "gone", piece)
 
     def _on_answer(self, piece: str, _: str, result: Buffer) -> None:
         """The result of a piece of this process, empty where it could not be computed."""
@@ -459,23 +267,6 @@ class StreamPieces:
             results += in_threads(some) if threads > 1 else in_turn(some)
             self._row_s = (time.perf_counter() - began) / max(len(task.rows) for task in some)
         return results
-
-
-def _channel(process: str) -> str:
-    return f"pieces:{process}"
-
-
-def _computed(task: Buffer) -> bytes:
-    """The result of a task, both as bytes. NotReadyError while kernels are being compiled; errors of the library."""
-    from shoal.partitions import learnt_piece, result_to_bytes, task_from_bytes, working_state
-    from shoal.runtime.blas import one_blas_thread
-    from shoal.sequential import kernels_ready
-
-    piece = task_from_bytes(task)
-    if not kernels_ready(working_state(piece.context, piece.partition, piece.low)):
-        raise NotReadyError("kernels of the stream are being compiled")
-    with one_blas_thread:
-        return result_to_bytes(learnt_piece(piece))
 
 
 def _bytes_of(task: "PieceTask") -> int:
