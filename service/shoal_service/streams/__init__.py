@@ -25,8 +25,8 @@ from shoal_service.streams.known_streams import DEFAULT_STREAM
 from shoal_service.streams.labels import NO_LABEL, Label, Labels, labelled, of_each, texts_of
 from shoal_service.streams.learner import Learner, LearnerCounters
 from shoal_service.streams.learnt_rows import LearntRows
-from shoal_service.streams.level_names import as_learnt
 from shoal_service.streams.monitor import LOG_DENSITY_EDGES, NOVELTY_EDGES, Buckets
+from shoal_service.streams.names import as_learnt
 from shoal_service.streams.projection import PlaneChoice, Projected, projected
 from shoal_service.streams.recent_points import MOST_POINTS, RecentPoints, RecentPointsService
 from shoal_service.streams.record_index import Position, Stored

@@ -8,11 +8,11 @@ from shoal.errors import ShapeError
 from shoal_service.errors import OffsetBeyondLogError, StreamGoneError, UnknownStreamError
 from shoal_service.store import Checkpoint, IdempotencyKey, MayCreate, SourceStep, StreamRecord, Tail, known_step
 from shoal_service.streams.engines import load_engines
-from shoal_service.streams.feature_names import with_names
 from shoal_service.streams.known_streams import DEFAULT_STREAM, KnownStreams
 from shoal_service.streams.labels import NO_LABELS, Label, Labels
 from shoal_service.streams.learner import LocalSource
 from shoal_service.streams.learnt_rows import LearntRows
+from shoal_service.streams.names import with_names
 from shoal_service.streams.refinement import with_window
 from shoal_service.streams.stream import Check, PointForm, Receipt, Stream
 from shoal_service.streams.stream_settings import new_settings, within_limits

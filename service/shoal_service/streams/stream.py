@@ -21,10 +21,9 @@ from shoal_service.errors import (
 from shoal_service.settings import Settings
 from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
 from shoal_service.streams.board import ViewSource, shielded
-from shoal_service.streams.feature_names import in_order, with_names
 from shoal_service.streams.labels import label_book
 from shoal_service.streams.learnt_rows import LearntRows
-from shoal_service.streams.level_names import added_names, with_level_numbers, with_new_levels
+from shoal_service.streams.names import added_names, in_order, with_level_numbers, with_names, with_new_levels
 from shoal_service.streams.record_index import RecordReader, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
 from shoal_service.streams.stream_labels import StreamLabels

@@ -1,20 +1,51 @@
-"""Names of the levels of categories of a stream: learnt from its points, and the level numbers of later ones."""
+"""Names of the features of a stream, and of the levels of its categories.
 
-from typing import TYPE_CHECKING
+Both are learnt from points. Later points get their columns in the order of the features, and numbers for the levels.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from shoal.errors import NotNumericError, SettingError
 from shoal.points.levels import extended, numbers_of
-from shoal_service.streams.feature_names import in_order
-from shoal_service.wire import Points
+from shoal_service.wire import Points, column_order
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
 
 _ADDED = "added_level_names"
 """What an entry holds in the place of all settings. Earlier versions logged all settings."""
+
+
+def in_order(points: Points, settings: "StreamSettings | None", stream: str) -> Points:
+    """The points with their columns in the order of the stream's features. Without names on either side, as they are.
+
+    Raises FeatureNamesError for names that the stream does not have, and for missing ones.
+    """
+    wanted = None if settings is None else settings.feature_names
+    if points.names is None or wanted is None or points.names == wanted:
+        return points
+    order = column_order(points.names, wanted, f"stream {stream!r}")
+    x: Any = points.x[:, order]
+    if points.is_sparse:
+        x.sort_indices()
+    else:
+        x = np.ascontiguousarray(x)
+    by_column = dict(points.texts or ())
+    texts = tuple((new, by_column[old]) for new, old in enumerate(order) if old in by_column)
+    return points._replace(x=x, names=wanted, texts=texts or None)
+
+
+def with_names(settings: "StreamSettings", points: Points) -> "StreamSettings | None":
+    """The settings with the names of the points, if these can be names of features and the stream has none yet."""
+    if points.names is None or settings.feature_names is not None:
+        return None
+    try:
+        return settings.with_changes(feature_names=points.names)
+    except SettingError:  # columns of Arrow may be called anything
+        return None
 
 
 def as_learnt(points: Points, settings: "StreamSettings | None", stream: str) -> Points:
