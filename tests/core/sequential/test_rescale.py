@@ -259,3 +259,14 @@ def test_points_with_weights_are_learnt_again_with_them(stream: SimpleNamespace)
     assert agreement(runs[0].state, test, z) > 0.95
     assert stream.mass_error(runs[0].state) < 1e-9
     assert runs[0].state.decayed_count == pytest.approx(weights.sum(), rel=1e-9)
+
+
+@FAMILIES
+def test_statistics_in_new_units_are_those_of_the_points_in_them(stream: SimpleNamespace, family: str) -> None:
+    x, _ = stream.nine(400)
+    old = stream.feed(settings(stream, family, warmup_points=200), x[:200]).state
+    new = stream.feed(settings(stream, family, warmup_points=200), 5.0 * x[200:] + [40.0, -7.0]).state
+    given = old.prior.suffstats((x - old.location) / old.scale, np.ones((400, 1)))
+    due = new.prior.suffstats((x - new.location) / new.scale, np.ones((400, 1)))
+    for found, expected in zip(rescale._in_units_of(new, old, given), due, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
