@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.errors import NotNumericError, ShapeError, counted
 from shoal_service.errors import HostNotAllowedError, LimitError, ParameterError, StreamNameError
-from shoal_service.wire.formats.text_columns import table_with_texts
+from shoal_service.wire.formats.text_rows import table_with_texts
 from shoal_service.wire.points import Body, Points, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 

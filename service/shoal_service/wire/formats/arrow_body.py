@@ -16,7 +16,7 @@ from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
 from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.arrow_fields import fields_of_batch, joined
-from shoal_service.wire.formats.text_columns import places_of
+from shoal_service.wire.formats.text_rows import places_of
 from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import checked_fields

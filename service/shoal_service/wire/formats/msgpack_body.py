@@ -17,7 +17,7 @@ from shoal_service.errors import MalformedBodyError
 from shoal_service.wire.feature_names import checked_names, errors_naming_features
 from shoal_service.wire.formats.csr import EXPECTED as EXPECTED_SPARSE
 from shoal_service.wire.formats.csr import Csr, check_csr, csr_from
-from shoal_service.wire.formats.text_columns import checked_texts
+from shoal_service.wire.formats.text_rows import checked_texts
 from shoal_service.wire.points import Body, Points, WireLimits, as_table, check_shape, check_values
 from shoal_service.wire.record_fields import RecordFields, checked_fields
 

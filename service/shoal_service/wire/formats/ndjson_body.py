@@ -19,13 +19,13 @@ from shoal_service.errors import MalformedBodyError, RecordFieldError
 from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.named_rows import named_rows, refuse_first_bad_named_row
 from shoal_service.wire.formats.sparse_rows import SparseRow, known_width, refuse_first_bad_sparse_row, sparse_of
-from shoal_service.wire.formats.text_columns import table_with_texts
 from shoal_service.wire.formats.text_rows import (
     VALUE_TYPES,
     check_count,
     refuse_first_bad_row,
     shown,
     slow_json,
+    table_with_texts,
     value_type,
 )
 from shoal_service.wire.points import Body, Points, WireLimits
