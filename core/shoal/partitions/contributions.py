@@ -98,7 +98,7 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
     left to be computed.
     """
     assert state.prior is not None
-    settings, low, family = state.settings, state.points_seen, state.prior
+    settings, low = state.settings, state.points_seen
     state = _earlier_decayed_inplace(state, within, low, points_seen)
     base, partitions = within.base, within.partitions
     n, births = base.n_components, sum(partition.n_components - base.n_components for partition in partitions)
@@ -106,6 +106,7 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
     ids = np.zeros(len(partitions[0].born_at) if len(partitions) == 1 else n + births, dtype=np.int64)
     ids[:n] = state.ids[:n]
     ids[n : n + births] = within.next_id + np.arange(births)
+    extra = len(partitions) - 1  # times that the sums over partitions count the base too often
     state = state._replace(
         ids=ids,
         n_components=n + births,
@@ -113,41 +114,43 @@ def summed_inplace(state: MixtureState, within: Round, points_seen: int) -> Mixt
         points_seen=points_seen,
         next_decay=next_decay(points_seen, settings.half_life_points),
         at_capacity=base.at_capacity or any(partition.at_capacity for partition in partitions),
-        births_refused=sum(partition.births_refused for partition in partitions)
-        - (len(partitions) - 1) * base.births_refused,
-        decayed_count=sum(partition.decayed_count for partition in partitions)
-        - (len(partitions) - 1) * base.decayed_count,
+        births_refused=sum(partition.births_refused for partition in partitions) - extra * base.births_refused,
+        decayed_count=sum(partition.decayed_count for partition in partitions) - extra * base.decayed_count,
         pruned_mass=base.pruned_mass,
         schedule=state.schedule._replace(alarm=next((alarm for alarm in alarms if alarm >= 0), -1)),
         clock=None if state.clock is None else caught_up(state.clock, points_seen),
     )
-    if len(partitions) == 1:
-        last = partitions[0]
-        return _padded_earlier(
-            state._replace(
-                stats=last.stats,
-                cache=last.cache,
-                born_at=last.born_at,
-                last_seen_at=last.last_seen_at,
-                pairs=last.pairs,
-                monitor=last.monitor,
-            )
-        )
-    stats = summed_stats(family, base, partitions)
+    with_contributions = _of_one if len(partitions) == 1 else _of_several
+    return _padded_earlier(with_contributions(state, base, partitions))
+
+
+def _of_one(state: MixtureState, base: PartitionState, partitions: tuple[PartitionState, ...]) -> MixtureState:
+    """The state with the arrays of the only partition."""
+    (only,) = partitions
+    return state._replace(
+        stats=only.stats,
+        cache=only.cache,
+        born_at=only.born_at,
+        last_seen_at=only.last_seen_at,
+        pairs=only.pairs,
+        monitor=only.monitor,
+    )
+
+
+def _of_several(state: MixtureState, base: PartitionState, partitions: tuple[PartitionState, ...]) -> MixtureState:
+    """The state with the sum of the base and of all contributions to it."""
+    assert state.prior is not None
+    n = base.n_components
+    born_at = [_newborn(partition.born_at, partition, n) for partition in partitions]
+    last_seen_at = [_newborn(partition.last_seen_at, partition, n) for partition in partitions]
     seen = np.max([partition.last_seen_at[:n] for partition in partitions], axis=0)
-    return _padded_earlier(
-        state._replace(
-            stats=stats,
-            cache=empty_cache(family, n + births),
-            born_at=np.concatenate(
-                [base.born_at[:n], *(_newborn(partition.born_at, partition, n) for partition in partitions)]
-            ),
-            last_seen_at=np.concatenate(
-                [seen, *(_newborn(partition.last_seen_at, partition, n) for partition in partitions)]
-            ),
-            pairs=_summed_pairs(base, partitions),
-            monitor=None if base.monitor is None else _summed_monitor(base, partitions),
-        )
+    return state._replace(
+        stats=summed_stats(state.prior, base, partitions),
+        cache=empty_cache(state.prior, state.n_components),
+        born_at=np.concatenate([base.born_at[:n], *born_at]),
+        last_seen_at=np.concatenate([seen, *last_seen_at]),
+        pairs=_summed_pairs(base, partitions),
+        monitor=None if base.monitor is None else _summed_monitor(base, partitions),
     )
 
 
