@@ -124,10 +124,11 @@ def last_axis(covariance: Array) -> Array:
 
 
 def power_axis(covariance: Array, steps: int) -> Array:
-    """A unit vector (D,) near the first principal axis: power steps (von Mises and Pollaczek-Geiringer 1929).
+    """A unit vector (D,) near the first principal axis of a `covariance` (D, D) with a trace of one.
 
-    They begin at the column of the widest feature; the first feature is the axis where nothing varies. With a trace of
-    one no step shrinks the vector by more than a factor of D, so it is scaled to length one only at the end.
+    Found by power steps (von Mises and Pollaczek-Geiringer 1929) from the column of the widest feature; the first
+    feature is the axis where nothing varies. With a trace of one no step shrinks the vector by more than a factor of D,
+    so it is scaled to length one only at the end.
     """
     variance = np.diagonal(covariance)
     total = float(variance.sum())

@@ -32,7 +32,7 @@ _MOST_AXES = 8
 
 
 def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """The bytes of a JSON-able header and float64 or int64 arrays. Equal arguments give equal bytes."""
+    """The bytes of a JSON-able header and float64 or int64 arrays of any shape. Equal arguments give equal bytes."""
     listed, blocks = [], []
     for name, array in arrays.items():
         kind = "<f8" if array.dtype == np.float64 else "<i8"

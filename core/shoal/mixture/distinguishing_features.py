@@ -48,7 +48,7 @@ def telling_features(
     n: int = MOST_TELLING,
     level_names: LevelNames | None = None,
 ) -> list[list[TellingFeature]]:
-    """The features in which each of the components `rows` differs most from the rest, the most telling first.
+    """The features in which each of the components `rows` (R,) differs most from the rest, the most telling first.
 
     At most `n` each; fewer where fewer differ, and none where there is no rest. Equal ones are in the order of the
     features. `level_names`: names of the levels of categories, by column.

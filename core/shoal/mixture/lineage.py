@@ -251,7 +251,10 @@ def match(shared: Array) -> Matching:
 
 
 def carried_ids(matching: Matching, old_ids: IntArray, next_id: int) -> tuple[IntArray, int]:
-    """Ids (K_new,) of the new rows, and the next free id: matched rows inherit ids, others get new ones in order."""
+    """Ids (K_new,) of the new rows, and the next free id.
+
+    Matched rows inherit the ids of `old_ids` (K_old,); the others get new ones in order, from `next_id` on.
+    """
     fresh = matching.old_of_new < 0
     ids = np.empty(fresh.size, dtype=np.int64)
     ids[~fresh] = old_ids[matching.old_of_new[~fresh]]
@@ -260,7 +263,10 @@ def carried_ids(matching: Matching, old_ids: IntArray, next_id: int) -> tuple[In
 
 
 def successor_ids(matching: Matching, old_rows: IntArray, new_ids: IntArray) -> list[tuple[int, ...]]:
-    """The id of the successor of each of some old rows, as `retire` wants them; none where it shares no mass."""
+    """The id, out of `new_ids` (K_new,), of the successor of each of `old_rows` (R,), as `retire` reads them.
+
+    None where an old row shares no mass with a new one.
+    """
     return [(int(new_ids[new]),) if new >= 0 else () for new in matching.successor_of_old[old_rows]]
 
 

@@ -79,7 +79,7 @@ def _merge_sweep_inplace(state: MixtureState) -> tuple[MixtureState, tuple[Event
 
 
 def merge_pairs_inplace(state: MixtureState, i: IntArray, j: IntArray) -> tuple[MixtureState, tuple[Event, ...]]:
-    """Join the pairs of rows (i[p], j[p]), i < j, that gain, best first; after a join, the partners of both, too."""
+    """Join the pairs of rows i, j (P,), i[p] < j[p], that gain, best first; after a join, the partners of both, too."""
     queue = _Queue(state, i, j)
     joins: list[Join] = []
     while (pair := queue.pop_best()) is not None:

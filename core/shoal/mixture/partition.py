@@ -11,13 +11,13 @@ from shoal.process import log_eppf
 
 
 def blocks_of(labels: IntArray) -> list[IntArray]:
-    """The points of each block, ascending, by label 0..K-1; no block is empty."""
+    """The points of each block, ascending, by their `labels` (N,) 0..K-1; no block is empty."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels))[:-1])
 
 
 def block_stats(family: AnyFamily, x: Points, rows: IntArray) -> Any:
-    """Statistics of the points `rows` as one block: one row."""
+    """Statistics of the points `rows` of x (N, D) as one block: one row."""
     return family.suffstats(x[rows], np.ones((rows.size, 1)))
 
 

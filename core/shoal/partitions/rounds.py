@@ -79,7 +79,7 @@ def learn_of(settings: StreamSettings, run: PieceRunner) -> Learn:
 def learn_in_rounds_inplace(
     state: MixtureState, x: LearntPoints, labels: IntArray, scores: PrequentialScores, run: PieceRunner = in_turn
 ) -> tuple[MixtureState, list[Event]]:
-    """`sequential.learn.learn_inplace` by partitions, where rows belong to rounds."""
+    """`sequential.learn.learn_inplace` of rows x (N, D) by partitions, where they belong to rounds."""
     events: list[Event] = []
     start = 0
     while start < len(x):

@@ -36,10 +36,10 @@ def adopt_inplace(
 ) -> tuple[MixtureState, AssimilateInfo]:
     """Bring the refined mixture up to the live state's offset, under the ids of the live state. Consumes `state`.
 
-    rows_since: the raw rows (refinement.base_offset, state.points_seen], oldest first; None (or no rows) where there
-    are none. They are learnt again, in one pass, on the refined mixture. The result depends on the arguments alone: a
-    replay gives the same bits. The events of the info (`split`, `merged`, `refined`, `born`, `pruned`, `capacity`) are
-    at the live offset; its labels are empty.
+    rows_since (N, D): the raw rows (refinement.base_offset, state.points_seen], oldest first; None or no rows where
+    there are none. They are learnt again, in one pass, on the refined mixture. The result depends on the arguments
+    alone: a replay gives the same bits. The events of the info (`split`, `merged`, `refined`, `born`, `pruned`,
+    `capacity`) are at the live offset; its labels are empty.
 
     Raises AdoptionError, and leaves `state` unchanged, where the refinement does not fit: it belongs to another stream,
     or to a time before a restore or a new window (`forget_window`, another half-life or window), or to a later offset,

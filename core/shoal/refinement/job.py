@@ -75,7 +75,7 @@ def refine(
 ) -> Refinement:
     """Refine the components of a live state on its window. The state is not changed.
 
-    rows: the raw rows (past.offset, points_seen] of the stream, oldest first, as sent (and checked).
+    rows (N, D): the raw rows (past.offset, points_seen] of the stream, oldest first, as sent (and checked).
     rng: None derives one from the setting `seed` and the offset, so that the same state gives the same refinement.
 
     Raises RefinementError where the state keeps no window (`window=0`, method `sva` or `sva-pm`, still warming up), or

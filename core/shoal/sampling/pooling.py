@@ -19,7 +19,7 @@ POOL_BYTES = 1 << 28
 
 
 def pool_samples(family: AnyFamily, x: Array, fit: BatchFit) -> BatchFit:
-    """The average over the samples of a fit, as a mixture for `log_density`: M distinct blocks, by size.
+    """The average over the samples of a fit to x (N, D), as a mixture for `log_density`: M distinct blocks, by size.
 
     It is `fit` with `stats`, `log_weight` and `log_new_weight` of the M blocks, and no `resp`.
     """

@@ -78,7 +78,7 @@ def fit_split_merge(
     `restricted_scans` of Gibbs sampling between the two before the last scan, or "sequential". The rest is as in
     `gibbs.fit_gibbs`. In addition to the result of `runs.as_fit`, `extra["proposals"]` (2, 2) int64 has splits, then
     merges, each proposed and accepted. Cost of a proposal: restricted_scans + 2 times the points of the components in
-    question, with two scores each.
+    question, with two scores each. Raises SettingError for another `allocation`.
     """
     if allocation not in ("restricted", "sequential"):
         raise SettingError(f'allocation is {allocation!r}; choose "restricted" or "sequential"')

@@ -152,7 +152,7 @@ def _learn_frozen_inplace(
 def assimilate_together_inplace(
     state: MixtureState, parts: Sequence[LearntPoints], learn: Learn = learn_inplace
 ) -> tuple[MixtureState, list[AssimilateInfo]]:
-    """`assimilate_inplace` of one part after another, in one pass over all their rows, with the info of each.
+    """`assimilate_inplace` of one part (N, D) after another, in one pass over all their rows, with the info of each.
 
     The warm-up is over, and before the last part nothing but births happens. Then no component is lost whose label an
     earlier part has. Births that were refused are all counted with the last part.

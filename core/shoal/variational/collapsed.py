@@ -58,14 +58,14 @@ def fit_ctsb(
 def fit_o_ctsb(
     family: AnyFamily, x: Array, *, expectations: Expectations = "taylor", **options: Unpack[FitOptions]
 ) -> BatchFit:
-    """CTSB with the components put in their best order in every round, where that raises the bound."""
+    """As `fit_ctsb`, with the components put in their best order in every round, where that raises the bound."""
     return _fit(family, x, Sticks(options["concentration"]), expectations, True, "o-ctsb", options)
 
 
 def fit_cfsd(
     family: AnyFamily, x: Array, *, expectations: Expectations = "taylor", **options: Unpack[FitOptions]
 ) -> BatchFit:
-    """Finite symmetric Dirichlet, collapsed."""
+    """Finite symmetric Dirichlet, collapsed: points x (N, D), keywords as above."""
     return _fit(family, x, Symmetric(options["concentration"]), expectations, False, "cfsd", options)
 
 

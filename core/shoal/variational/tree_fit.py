@@ -119,7 +119,7 @@ def leaf_log_norms(family: AnyFamily, planes: Planes, x: Points, origin: Origin,
 def split_leaves(family: AnyFamily, planes: Planes, sample: Points, cost: Array, at_most: int, least: int) -> Planes:
     """Planes with the leaves of the highest cost (L,), nats, divided, until there are `at_most` leaves or no more cost.
 
-    New planes follow from the points of `sample` in each leaf, at least `least` on either side of a leaf that is
+    New planes follow from the points of `sample` (N, D) in each leaf, at least `least` on either side of a leaf that is
     divided.
     """
     where = locations_of(family, sample)

@@ -77,13 +77,13 @@ def fit_tsb(family: AnyFamily, x: Array, **options: Unpack[FitOptions]) -> Batch
 
 
 def fit_o_tsb(family: AnyFamily, x: Array, **options: Unpack[FitOptions]) -> BatchFit:
-    """TSB with the components put in their best order in every round, after which q(v) is computed again."""
+    """As `fit_tsb`, with the components put in their best order in every round; then q(v) is computed again."""
     division = Uncollapsed(Sticks(options["concentration"]))
     return fit_with(family, x, division, ordered=True, message="o-tsb", **options).result()
 
 
 def fit_fsd(family: AnyFamily, x: Array, **options: Unpack[FitOptions]) -> BatchFit:
-    """Finite symmetric Dirichlet, uncollapsed."""
+    """Finite symmetric Dirichlet, uncollapsed: points x (N, D), keywords as above."""
     division = Uncollapsed(Symmetric(options["concentration"]))
     return fit_with(family, x, division, ordered=False, message="fsd", **options).result()
 
