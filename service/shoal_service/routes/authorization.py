@@ -7,7 +7,7 @@ that the check costs a request little. Without a key, an unknown path is answere
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from starlette.routing import Match, Router
+from starlette.routing import BaseRoute, Match, Router
 from starlette.types import Receive, Scope, Send
 
 from shoal_service.access import Caller, Meter, Reach
@@ -45,25 +45,32 @@ class AuthorizedRouter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Raises UnauthenticatedError, ForbiddenError. Other scopes pass through."""
-        if scope["type"] == "http":
-            for route in self._router.routes:
-                match, found = route.matches(scope)
-                if match is Match.FULL:
-                    scope["route"] = route
-                    scope.update(found)
-                    needs = needs_of(route)
-                    if needs.scope is not None and getattr(route, "path", None) not in self._open_paths:
-                        scope[NEEDS] = needs
-                        caller = scope[CALLER] = self._caller(secret_of(scope["headers"]))
-                        if caller.meter is not None:
-                            caller.meter.count_request()
-                        caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
-                        if scope["method"] == "POST":
-                            refuse_forged(scope["headers"], self._origins)
-                    await route.handle(scope, receive, send)
-                    return
-            self._caller(secret_of(scope["headers"]))
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        for route in self._router.routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope["route"] = route
+                scope.update(found)
+                self._authorize(scope, route)
+                await route.handle(scope, receive, send)
+                return
+        self._caller(secret_of(scope["headers"]))  # whoever has no key is not told which paths there are
         await self._router(scope, receive, send)
+
+    def _authorize(self, scope: Scope, route: BaseRoute) -> None:
+        """Check that the caller may use a route, and leave what was checked in the scope."""
+        needs = needs_of(route)
+        if needs.scope is None or getattr(route, "path", None) in self._open_paths:
+            return
+        scope[NEEDS] = needs
+        caller = scope[CALLER] = self._caller(secret_of(scope["headers"]))
+        if caller.meter is not None:
+            caller.meter.count_request()
+        caller.check(needs, scope["path_params"].get("stream", DEFAULT_STREAM))
+        if scope["method"] == "POST":
+            refuse_forged(scope["headers"], self._origins)
 
 
 def refuse_forged(headers: Sequence[tuple[bytes, bytes]], origins: Collection[str]) -> None:

@@ -95,15 +95,15 @@ class Uploads:
         """
         _check_announced(request.headers.get("content-length"), limit_bytes)
         chunks: list[bytes] = []
-        size = held = 0
+        size = metered = 0
         meter = meter_of(request.scope)
         try:
             with self._until_stopped():
                 async with _least_rate() as deadline, aclosing(request.stream()) as stream:
                     async for chunk in stream:
                         if meter is not None:
-                            meter.hold(held, size + len(chunk))
-                            held = size + len(chunk)
+                            meter.hold(metered, size + len(chunk))
+                            metered = size + len(chunk)
                         self._count(size, size + len(chunk))
                         size += len(chunk)
                         if size > limit_bytes:
@@ -117,7 +117,7 @@ class Uploads:
         finally:
             self._budget_of(size).held_bytes -= size
             if meter is not None:
-                meter.release(held)
+                meter.release(metered)
 
     def _count(self, before: int, now: int) -> None:
         """Count a body of `before` bytes as one of `now`. A large body that is alone may be over the budget."""
