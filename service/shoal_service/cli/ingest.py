@@ -166,7 +166,6 @@ def ingest(
         raise CommandError("--set needs --create; give both or neither")
     if (on_bad is OnBad.REPORT) is not (bad_rows is not None):
         raise CommandError("--on-bad report needs a file for the bad rows; write --on-bad report bad.ndjson")
-    sent = 0
     started = time.monotonic()
     with (
         server.connect() as client,
@@ -185,28 +184,7 @@ def ingest(
         chunks = iter(rows)
         if create:
             chunks = _created(client, server.stream or "default", chunks, settings or [])
-        with progress_bar("ingest", points) as advance:
-
-            def note(done: int, total: int | None) -> None:
-                nonlocal sent
-                sent = done
-                advance(done)
-
-            try:
-                result = client.ingest(
-                    chunks,
-                    batch_size=batch_size,
-                    progress=note,
-                    idempotency_key=idempotency_key,
-                    on_refused=None if points.bad.stops else rows.refused,
-                    holes=True,  # the reader has refused those that may not be
-                )
-            except BaseException as error:
-                if sent:
-                    stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
-                if getattr(error, "type", None) == "unknown-stream":
-                    stderr_console().print("add --create to create the stream")
-                raise
+        result = _sent(client, rows, chunks, idempotency_key)
         if wait and result.log_offset is not None:
             client.wait(result.log_offset, timeout_s=server.deadline_s)
     _show(result, points.bad, time.monotonic() - started, as_json)
@@ -239,18 +217,18 @@ def _opened(
 
 
 class _Source:
-    """The points of a file as the client takes them, and the places of those that the server may still refuse."""
+    """The points of a file as the client sends them, and the places of those that the server may still refuse."""
 
     def __init__(self, points: "PointFile | TextFile", batch_size: int) -> None:
-        self._points, self._batch_size = points, batch_size
+        self.points, self.batch_size = points, batch_size
         self._chunks: deque[tuple[int, Chunk]] = deque()
 
     def __iter__(self) -> "Iterator[Any]":
         from shoal_service.client import Records
 
         done = 0
-        for chunk in self._points.chunks():
-            while self._chunks and done - self._chunks[0][0] - len(self._chunks[0][1].points) >= self._batch_size:
+        for chunk in self.points.chunks():
+            while self._chunks and done - self._chunks[0][0] - len(self._chunks[0][1].points) >= self.batch_size:
                 self._chunks.popleft()  # its points are in batches that were sent
             self._chunks.append((done, chunk))
             done += len(chunk.points)
@@ -262,8 +240,35 @@ class _Source:
 
         first, chunk = next((first, chunk) for first, chunk in reversed(self._chunks) if first <= row)
         fault = BadRowError(f"refused by the server: {getattr(error, 'detail', None) or error}")
-        self._points.bad.add(chunk.place(row - first), fault, chunk.shown(row - first))
+        self.points.bad.add(chunk.place(row - first), fault, chunk.shown(row - first))
         return True
+
+
+def _sent(client: "Client", rows: _Source, chunks: "Iterator[Any]", idempotency_key: str | None) -> "IngestResult":
+    """Send the points with a progress bar. Before an error is raised, a line says how many were stored."""
+    points, sent = rows.points, 0
+    with progress_bar("ingest", points) as advance:
+
+        def note(done: int, total: int | None) -> None:
+            nonlocal sent
+            sent = done
+            advance(done)
+
+        try:
+            return client.ingest(
+                chunks,
+                batch_size=rows.batch_size,
+                progress=note,
+                idempotency_key=idempotency_key,
+                on_refused=None if points.bad.stops else rows.refused,
+                holes=True,  # the reader has refused those that may not be
+            )
+        except BaseException as error:
+            if sent:
+                stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
+            if getattr(error, "type", None) == "unknown-stream":
+                stderr_console().print("add --create to create the stream")
+            raise
 
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":

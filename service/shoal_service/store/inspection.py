@@ -294,27 +294,11 @@ def _examine_checkpoints(facts: StreamFacts, add: Add) -> None:
     offsets = {e.seq: e.position.log_offset for e in facts.entries if e.position is not None}
     if facts.floor_known:
         offsets[facts.floor.seq] = facts.floor.log_offset
-    whole = [c.seq for c in facts.checkpoints if c.whole]
     for checkpoint in facts.checkpoints:
         where = f"checkpoint at entry {checkpoint.seq}"
         if not checkpoint.whole:
             what = "its row" if not checkpoint.row_whole else "its state"
-            problem = f"{what} does not match its checksum"
-            if whole:
-                remedy = "nothing is needed: the next checkpoint replaces it"
-                add(
-                    Item.CHECKPOINT,
-                    where,
-                    problem,
-                    f"{_NOTHING}: the one at entry {max(whole)} takes its place",
-                    remedy,
-                )
-            elif facts.floor.seq == 0:
-                loss = f"{_NOTHING} if the log holds only points: it is learnt again from its beginning"
-                add(Item.CHECKPOINT, where, problem, loss, "start the service, and see that the stream is live")
-            else:
-                loss = "the state of the stream: no checkpoint is whole, and the log is trimmed"
-                add(Item.CHECKPOINT, where, problem, loss, RESTORE)
+            add(Item.CHECKPOINT, where, f"{what} does not match its checksum", *_loss_of_checkpoint(facts))
             continue
         if not facts.floor.seq <= checkpoint.seq <= facts.end.seq:
             said = f"it is outside of the log, which holds {_span(facts.floor.seq + 1, facts.end.seq)}"
@@ -332,6 +316,18 @@ def _examine_checkpoints(facts: StreamFacts, add: Add) -> None:
                 "rows of the window: it cannot be refined",
                 "a new window begins in time",
             )
+
+
+def _loss_of_checkpoint(facts: StreamFacts) -> tuple[str, str]:
+    """What is lost with a damaged checkpoint, and the remedy."""
+    whole = [checkpoint.seq for checkpoint in facts.checkpoints if checkpoint.whole]
+    if whole:
+        loss = f"{_NOTHING}: the one at entry {max(whole)} takes its place"
+        return loss, "nothing is needed: the next checkpoint replaces it"
+    if facts.floor.seq == 0:
+        loss = f"{_NOTHING} if the log holds only points: it is learnt again from its beginning"
+        return loss, "start the service, and see that the stream is live"
+    return "the state of the stream: no checkpoint is whole, and the log is trimmed", RESTORE
 
 
 def _examine_references(facts: StreamFacts, add: Add) -> None:

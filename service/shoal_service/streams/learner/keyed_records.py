@@ -5,8 +5,8 @@ the log holds what is not written yet.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from shoal_service.streams.refinement import entries_between
 from shoal_service.wire import RecordFields, Texts, fields_from_log, from_log
 
 if TYPE_CHECKING:
-    from shoal.mixture import StreamSettings
+    from shoal.mixture import MixtureSnapshot, StreamSettings
     from shoal.sequential import AssimilateInfo
 
 
@@ -109,24 +109,40 @@ def _limits(working: WorkingState) -> Limits:
     return Limits(settings.max_records, settings.record_bytes, settings.record_ttl_s)
 
 
+class _Assigned(NamedTuple):
+    """Where the newest point of a record is, and to which component it belongs."""
+
+    offset: int
+    component: int
+    arrived: float
+
+
+def _assigned_in(batch: Entry, snapshot: "MixtureSnapshot") -> Iterator[tuple[bytes, _Assigned]]:
+    """The key of each record in a batch, with its place and the component of its point in a snapshot."""
+    fields = fields_from_log(batch.payload)
+    if fields is None or not fields.keys:
+        return
+    components = snapshot.predict(from_log(batch.payload), with_resp=False).component.tolist()
+    offsets = range(batch.log_offset - batch.n_points + 1, batch.log_offset + 1)
+    for key, offset, component in zip(fields.keys, offsets, components, strict=True):
+        if key:
+            yield key, _Assigned(offset, component, fields.arrived)
+
+
 def _reassigned(working: WorkingState, entries: Iterable[Entry]) -> RecordRows:
     """The component of each record among the entries, by the state after a refinement."""
     from shoal.mixture import snapshot_of
 
     snapshot = snapshot_of(working.state)
-    assigned: dict[bytes, tuple[int, int, float]] = {}  # offset, component and arrival, by key
+    assigned: dict[bytes, _Assigned] = {}
     for entry in entries:
         if entry.kind is EntryKind.RESTORE:
             assigned.clear()
         elif entry.kind is EntryKind.FORGET:
             for key in forgotten_keys(entry.payload):
                 assigned.pop(key, None)
-        elif entry.kind is EntryKind.BATCH and (fields := fields_from_log(entry.payload)) and fields.keys:
-            components = snapshot.predict(from_log(entry.payload), with_resp=False).component.tolist()
-            offset = entry.log_offset - entry.n_points + 1
-            for i, (key, component) in enumerate(zip(fields.keys, components, strict=True)):
-                if key:
-                    assigned[key] = (offset + i, component, fields.arrived)
+        elif entry.kind is EntryKind.BATCH:
+            assigned.update(_assigned_in(entry, snapshot))
     n, none = len(assigned), np.full(len(assigned), np.nan)
     columns = np.array(list(assigned.values())).reshape(n, 3)
     return RecordRows(
