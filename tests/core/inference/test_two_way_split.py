@@ -201,7 +201,7 @@ def test_rounds_that_pass_a_saddle_go_on() -> None:
 @pytest.mark.parametrize("past_side", [0, 1])
 def test_a_past_goes_to_the_child_that_it_is_like(past_side: int) -> None:
     rng = np.random.default_rng(3)
-    side = np.repeat([1.0, 0.0], 50)
+    side = np.repeat([1.0, 0.0], (70, 30))
     x = rng.normal(size=(100, 2)) + 8.0 * side[:, None]
     old = rng.normal(size=(40, 2)) + 8.0 * (1 - past_side)
     family = NormalInverseWishart.weak(2)
@@ -213,6 +213,11 @@ def test_a_past_goes_to_the_child_that_it_is_like(past_side: int) -> None:
     found = split.divided(side)
     assert found is not None
     assert found.past_first == (past_side == 0)
+    own = np.stack([found.p, 1.0 - found.p], axis=1)
+    fixed = np.tile(np.eye(2)[past_side], (40, 1))
+    points, resp, weights = np.concatenate([x, old]), np.concatenate([own, fixed]), np.ones(140)
+    together = functional(family, points, np.ones((140, 1)), weights)
+    assert found.gain == pytest.approx(functional(family, points, resp, weights) - together, rel=1e-9)
     np.testing.assert_allclose(found.p, side, atol=1e-3)
 
 
