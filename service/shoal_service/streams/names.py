@@ -57,6 +57,14 @@ def as_learnt(points: Points, settings: "StreamSettings | None", stream: str) ->
     return ordered if settings is None else with_level_numbers(ordered, settings)
 
 
+def as_appended(points: Points, settings: "StreamSettings", stream: str) -> Points | None:
+    """As `as_learnt`, for a batch to be stored. None where a level of it has no name yet."""
+    ordered = in_order(points, settings, stream)
+    if ordered.texts is None:
+        return ordered
+    return None if with_new_levels(settings, ordered) else with_level_numbers(ordered, settings)
+
+
 def with_new_levels(settings: "StreamSettings", points: Points) -> "StreamSettings | None":
     """The settings with names for the new levels in points whose columns are in order; None where none is new.
 

@@ -23,7 +23,14 @@ from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey,
 from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.labels import label_book
 from shoal_service.streams.learnt_rows import LearntRows
-from shoal_service.streams.names import added_names, in_order, with_level_numbers, with_names, with_new_levels
+from shoal_service.streams.names import (
+    added_names,
+    as_appended,
+    in_order,
+    with_level_numbers,
+    with_names,
+    with_new_levels,
+)
 from shoal_service.streams.record_index import RecordReader, forget_payload
 from shoal_service.streams.record_times import check_times, stamped
 from shoal_service.streams.stream_labels import StreamLabels
@@ -158,16 +165,14 @@ class Stream:
         if points.names is None and points.texts is None:
             return await self._append_points(points, idempotency, source)
         await self._name_features(points)
-        with contextlib.suppress(SettingsMovedError):
-            if (numbered := self._by_names(points)) is not None:
-                return await self._append_points(numbered, idempotency, source, self.record.settings)
+        if (receipt := await self._append_named(points, idempotency, source)) is not None:
+            return receipt
         async with self._naming:
             for _ in range(MAX_CHANGE_ATTEMPTS):
                 await self._name_features(points)
                 await self._name_levels(points)
-                with contextlib.suppress(SettingsMovedError):
-                    if (numbered := self._by_names(points)) is not None:
-                        return await self._append_points(numbered, idempotency, source, self.record.settings)
+                if (receipt := await self._append_named(points, idempotency, source)) is not None:
+                    return receipt
         raise StoreUnavailableError(
             f"the names of stream {self.name!r} are changed by many requests at once; try again"
         )
@@ -189,15 +194,19 @@ class Stream:
             with contextlib.suppress(StreamConflictError):  # another process was faster
                 await self.change({"level_names": wanted.to_dict()["level_names"]}, payload_of=added_names)
 
-    def _by_names(self, points: Points) -> Points | None:
-        """The points with columns in order, and level numbers in the place of texts. None while levels have no names.
-
-        They may be appended only where the settings are still those of `record`, since these give the numbers.
+    async def _append_named(
+        self, points: Points, idempotency: IdempotencyKey | None, source: SourceStep | None
+    ) -> Receipt | None:
+        """Append points with names. None where a level has no name yet, or where the settings, which give order and
+        numbers, were changed meanwhile.
         """
-        ordered = in_order(points, self.settings, self.name)
-        if ordered.texts is None:
-            return ordered
-        return None if with_new_levels(self.settings, ordered) else with_level_numbers(ordered, self.settings)
+        numbered = as_appended(points, self.settings, self.name)
+        if numbered is None:
+            return None
+        try:
+            return await self._append_points(numbered, idempotency, source, self.record.settings)
+        except SettingsMovedError:
+            return None
 
     async def _append_points(
         self,
