@@ -7,7 +7,18 @@ import pytest
 
 from shoal.families import AnyFamily, BetaBernoulli, KnownCovariance, NormalInverseGamma, NormalInverseWishart, take
 from shoal.families.capabilities import quadratic_form
-from shoal.inference import Model, PastStats, State, StickPrior, SweepStart, WindowData, no_past, normalized, swept_from
+from shoal.inference import (
+    Model,
+    PastStats,
+    State,
+    StickPrior,
+    SweepStart,
+    WindowData,
+    no_past,
+    normalized,
+    sweep,
+    swept_from,
+)
 from shoal.inference.sweep import FEW_FEATURES, nearest, window_log_weights
 from shoal.points.arrays import Array
 
@@ -143,3 +154,14 @@ def test_points_beyond_single_precision_give_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert nearest(np.zeros(2), np.array([[1e30, 1e10], [1.0, 2.0]], np.float32)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diagonal"])
+@pytest.mark.parametrize("d", [3, FEW_FEATURES + 1])
+def test_statistics_of_ordinary_points_are_those_of_the_compiled_pass(
+    name: str, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong second moment looks like one that lost digits: it would be computed again, and only the time be lost."""
+    monkeypatch.setattr(sweep, "m_step", None)
+    x, z = clusters(d, 3, 6.0)
+    check(family_of(name, d), x, z, np.random.default_rng(2).uniform(0.4, 1.0, len(x)))
