@@ -38,7 +38,7 @@ class Hyperparameters:
 
     def to_arrays(self) -> dict[str, Array]:
         """The hyperparameters by name, as arrays (numbers are 0-dimensional); see `from_arrays`."""
-        return {key: np.asarray(getattr(self, held), dtype=np.float64) for key, held in self.FIELDS.items()}
+        return {key: np.asarray(getattr(self, attribute), dtype=np.float64) for key, attribute in self.FIELDS.items()}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Self:

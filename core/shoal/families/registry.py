@@ -117,8 +117,8 @@ def register(kind: _KindT) -> _KindT:
 
     Raises SettingError where the name belongs to another family.
     """
-    held = FAMILIES.get(kind.name)
-    if held is not None and held.__qualname__ != kind.__qualname__:
-        raise SettingError(f"there is a family {kind.name!r} already ({held.__qualname__}); choose another name")
+    known = FAMILIES.get(kind.name)
+    if known is not None and known.__qualname__ != kind.__qualname__:
+        raise SettingError(f"there is a family {kind.name!r} already ({known.__qualname__}); choose another name")
     FAMILIES[kind.name] = cast(type[AnyFamily], kind)
     return kind

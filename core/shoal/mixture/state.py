@@ -313,8 +313,8 @@ def _age_of(kept: StatsAtOffset, state: MixtureState) -> float:
 
 def _row_arrays(state: MixtureState) -> list[npt.NDArray[Any]]:
     groups = [state.stats, state.cache, state.monitor, *(kept.stats for kept in stats_at_offsets(state))]
-    held = [field for group in groups if group is not None for field in group]
-    return [*held, state.ids, state.born_at, state.last_seen_at]
+    fields = [field for group in groups if group is not None for field in group]
+    return [*fields, state.ids, state.born_at, state.last_seen_at]
 
 
 def _pair_arrays(state: MixtureState) -> list[Array]:

@@ -265,8 +265,8 @@ def _schedule(numbers: dict[str, Any]) -> RefinementSchedule:
 
 def _stats_at_offset(name: str, numbers: dict[str, Any], kind: Any, arrays: _Arrays) -> StatsAtOffset:
     require(name in _EARLIER and set(numbers) == set(_OFFSET_NUMBERS), f"mark {name!r} has other entries")
-    held = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
-    return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **held)
+    own = {field: _number(field, numbers[field], number) for field, number in _OFFSET_NUMBERS.items()}
+    return StatsAtOffset(stats=_typed(f"mark.{name}", kind, arrays), pairs=arrays.pop(f"mark.{name}.pairs"), **own)
 
 
 def clock_to_arrays(clock: Clock) -> tuple[dict[str, Any], _Arrays]:
@@ -283,14 +283,14 @@ def clock_from_arrays(numbers: dict[str, Any], arrays: _Arrays) -> Clock:
 def _watch(numbers: dict[str, Any] | None, arrays: _Arrays) -> ScaleWatch | None:
     if numbers is None:
         return None
-    held = {name: _number(name, numbers[name], int) for name in ("next_look", "refusals", "rows")}
+    own = {name: _number(name, numbers[name], int) for name in ("next_look", "refusals", "rows")}
     kept, weights, within = (arrays.pop(f"watch.{name}") for name in ("rows", "weights", "within"))
-    n_rows = held.pop("rows")
+    n_rows = own.pop("rows")
     require(kept.ndim == 2 and len(kept) <= n_rows <= MOST_KEPT, f"{len(kept)} rows of {n_rows} are kept")
     rows = np.zeros((n_rows, kept.shape[1]))
     rows[: len(kept)] = kept
     require(weights.shape == (len(kept),), "kept rows and weights differ in length")
-    return ScaleWatch(rows, np.append(weights, np.ones(n_rows - len(kept))), within, **held)
+    return ScaleWatch(rows, np.append(weights, np.ones(n_rows - len(kept))), within, **own)
 
 
 def _archive(kind: Any, arrays: _Arrays) -> Archive | None:

@@ -114,9 +114,9 @@ def _row_shapes(state: MixtureState, n: int) -> Iterable[tuple[str, npt.NDArray[
     empty = state.prior.empty_stats(1)
     groups = [("stats", state.stats, empty, n), ("cache", state.cache, empty_cache(state.prior, 1), n)]
     if state.lineage.stats is not None:
-        held = len(state.lineage.stats[0])
-        require(0 < held <= len(state.lineage.ids), "more final statistics than retired components")
-        groups.append(("past.stats", state.lineage.stats, empty, held))
+        n_final = len(state.lineage.stats[0])
+        require(0 < n_final <= len(state.lineage.ids), "more final statistics than retired components")
+        groups.append(("past.stats", state.lineage.stats, empty, n_final))
     if state.archive is not None:
         groups.append(("archive.stats", state.archive.stats, empty, len(state.archive.ids)))
     for kept in stats_at_offsets(state):
@@ -149,8 +149,8 @@ def _check_ids(state: MixtureState, n: int) -> None:
     past = state.lineage
     retired = past.ids.size
     due = [(n,)] * 3 + [(retired,)] * 4 + [(retired + 1,), (past.successors.size,)]
-    held = [state.ids, state.born_at, state.last_seen_at, *past[:-1]]
-    for array, shape in zip(held, due, strict=True):
+    arrays = [state.ids, state.born_at, state.last_seen_at, *past[:-1]]
+    for array, shape in zip(arrays, due, strict=True):
         require(
             array.shape == shape and array.dtype == np.int64, f"ids or offsets have shape {array.shape}, not {shape}"
         )
@@ -267,9 +267,9 @@ def _check_round(state: MixtureState) -> None:
     require(rows_before_rounds(within.begins_at, settings) == 0 and state.frozen, "a round where there is none")
     require(within.ends_at == next_round_end(within.begins_at, settings), f"a round ends at {within.ends_at}")
     require(within.begins_at < seen < within.ends_at, "a round that is over, or has not begun")
-    held, n = len(within.partitions), within.base.n_components
+    n_begun, n = len(within.partitions), within.base.n_components
     first = [within.first_row(p, settings.partitions) for p in range(settings.partitions)]
-    require(held == sum(low < seen for low in first), f"{held} partitions have begun")
+    require(n_begun == sum(low < seen for low in first), f"{n_begun} partitions have begun")
     births = [partition.n_components - n for partition in within.partitions]
     require(n > 0 and min(births) >= 0 and n + sum(births) == state.n_components, "components are in no partition")
     require(0 <= within.next_id == state.next_id - sum(births), "ids of a round are out of order")

@@ -190,8 +190,8 @@ def _is_points(pa: Any, kind: Any, lists: bool) -> bool:
     """Whether a type is of numbers, or, with `lists`, of lists of numbers."""
     if _is_list(pa, kind) != lists:
         return False
-    held = kind.value_type if lists else kind
-    return bool(pa.types.is_integer(held) or pa.types.is_floating(held))
+    element = kind.value_type if lists else kind
+    return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
 
 def _is_list(pa: Any, kind: Any) -> bool:

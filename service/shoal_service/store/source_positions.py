@@ -96,20 +96,20 @@ def encode_head(step: SourceStep, n_points: int) -> bytes:
 def decode(document: str, value: bytes) -> SourcePosition:
     """Return the position in a document."""
     source, _, partition = document.partition("/")
-    held = msgspec.json.decode(value, type=_Stored)
-    return SourcePosition(source, partition, held.position, held.before, held.n_points, held.seq, held.log_offset)
+    last = msgspec.json.decode(value, type=_Stored)
+    return SourcePosition(source, partition, last.position, last.before, last.n_points, last.seq, last.log_offset)
 
 
-def known_step(stream: str, step: SourceStep, held: SourcePosition | None) -> Appended | None:
+def known_step(stream: str, step: SourceStep, last: SourcePosition | None) -> Appended | None:
     """Return the first answer to a step that is in the log, or None for one that follows the stored position.
 
     SourcePositionError for any other step.
     """
-    position = None if held is None else held.position
+    position = None if last is None else last.position
     if position == step.before:
         return None
-    if held is not None and (held.before, held.position) == (step.before, step.after):
-        return Appended(held.seq, held.log_offset, held.n_points, replayed=True)
+    if last is not None and (last.before, last.position) == (step.before, step.after):
+        return Appended(last.seq, last.log_offset, last.n_points, replayed=True)
     at = "has no stored position" if position is None else f"is stored up to {position!r}"
     given = "the beginning" if step.before is None else repr(step.before)
     raise SourcePositionError(

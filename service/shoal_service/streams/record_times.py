@@ -59,14 +59,14 @@ def check_times(points: Points, settings: "StreamSettings", newest: float | None
     if settings.lateness_s is None:
         return
     happened = np.fmin(fields.times, fields.arrived)  # the time of arrival where there is none
-    held = np.maximum.accumulate(happened)
+    so_far = np.maximum.accumulate(happened)
     if newest is not None:
-        held = np.maximum(held, newest)
-    late = fields.times < held - settings.lateness_s
+        so_far = np.maximum(so_far, newest)
+    late = fields.times < so_far - settings.lateness_s
     if late.any():
         row = int(late.argmax())
         raise RecordFieldError(
-            f"row {row} has the time {time_text(fields.times[row])}, which is older than {time_text(held[row])}, the "
+            f"row {row} has the time {time_text(fields.times[row])}, which is older than {time_text(so_far[row])}, the "
             f"newest one of stream {name!r}, by more than its lateness of {settings.lateness}; leave the point out, or "
             "raise the setting lateness",
             row=row,

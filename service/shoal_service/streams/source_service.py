@@ -44,8 +44,8 @@ class SourceService:
     async def all(self, name: str) -> tuple[Stream, list[SourcePosition]]:
         """The stored positions of a stream, by source and partition. Raises UnknownStreamError."""
         stream = await self._streams.get(name)
-        held = await asyncio.to_thread(self._store.documents, name, stream.record.incarnation, SOURCES)
-        return stream, [decode_position(document, value) for document, value in held.items()]
+        stored = await asyncio.to_thread(self._store.documents, name, stream.record.incarnation, SOURCES)
+        return stream, [decode_position(document, value) for document, value in stored.items()]
 
     async def configured(self, name: str) -> tuple[list[SourcePosition], Stream, list[SourceStatus]]:
         """All positions of a stream, and its configured sources by name. Raises UnknownStreamError."""

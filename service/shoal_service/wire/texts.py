@@ -24,8 +24,8 @@ class Texts:
     @classmethod
     def of(cls, texts: Iterable[bytes]) -> "Texts":
         """The strings of an iterable."""
-        held = list(texts)
-        return cls(np.frombuffer(b"".join(held), np.uint8), np.fromiter(map(len, held), np.int64, len(held)))
+        strings = list(texts)
+        return cls(np.frombuffer(b"".join(strings), np.uint8), np.fromiter(map(len, strings), np.int64, len(strings)))
 
     @classmethod
     def empty(cls, n: int) -> "Texts":

@@ -406,8 +406,8 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
         else:
             y, square = np.empty((n, r)), np.empty(n)
             project_into(as_kernels_read(x), *map(as_kernels_read, (self.center, self.directions)), y, square)
-        held = map(as_kernels_read, (y, square, self.log_outside(square)))
-        return ProjectedRows(next(held), next(held), next(held), (n, r))
+        arrays = map(as_kernels_read, (y, square, self.log_outside(square)))
+        return ProjectedRows(next(arrays), next(arrays), next(arrays), (n, r))
 
     def renewal(self, stats: SubspaceStats, cache: SubspaceCache, n: int) -> Call | None:
         """The kernel that computes the first n rows of `cache`."""

@@ -48,7 +48,7 @@ class Exporter:
         """Write until `stop`, until the stream is deleted, or until no event comes. `reader` is a client for the thread
         that reads events. Raises ShoalClientError and CommandError.
         """
-        position = self._patiently(self._sink.position)
+        position = self._with_retries(self._sink.position)
         threading.Thread(target=self._read_events, args=(reader, position or "0"), daemon=True).start()
         quiet_since = time.monotonic()
         while not self._stop.is_set():
@@ -99,10 +99,10 @@ class Exporter:
     def _write(self, events: "Sequence[StreamEvent]", before: str | None) -> None:
         rows = [Row(event.id, event.kind, event.raw) for event in events]
         if self._assignments and any(event.kind in _MOVING for event in events):
-            rows += self._patiently(lambda: self._changed(before, events[-1].id)) or []
+            rows += self._with_retries(lambda: self._changed(before, events[-1].id)) or []
         if self._stop.is_set():
             return
-        self._patiently(lambda: self._sink.write(rows, events[-1].id))
+        self._with_retries(lambda: self._sink.write(rows, events[-1].id))
         if not self._stop.is_set():
             self.written += len(rows)
 
@@ -119,7 +119,7 @@ class Exporter:
             for one in found
         ]
 
-    def _patiently(self, work: Any) -> Any:
+    def _with_retries(self, work: Any) -> Any:
         """Do what needs the server or the sink. While one is away, try again: with `follow` until `stop`, when this
         returns None, otherwise for `GIVE_UP_S`.
         """

@@ -170,7 +170,7 @@ class Connector:
         from shoal_service.client import NotFoundError
 
         try:
-            known = self._patiently(self._client.sources)
+            known = self._with_retries(self._client.sources)
         except NotFoundError:
             if not self._may_be_missing:
                 raise
@@ -218,7 +218,7 @@ class Connector:
         points = step.points
         while points is not None and len(points.points):
             try:
-                result = self._patiently(
+                result = self._with_retries(
                     lambda points=points: self._client.ingest_step(
                         points,
                         source=self._source,
@@ -251,7 +251,7 @@ class Connector:
             return _Outcome.STORED
         return _Outcome.EMPTY
 
-    def _patiently(self, ask: Any) -> Any:
+    def _with_retries(self, ask: Any) -> Any:
         """Ask the server until it answers. None when the connector stops first. Raises errors that do not pass."""
         from shoal_service.client import ShoalClientError
 

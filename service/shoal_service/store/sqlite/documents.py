@@ -76,8 +76,8 @@ def change(
     """Change several documents, as `Store.change_documents`."""
     state = find(tx.streams, *stream)
     for one, value in expected.items():
-        held = read_one(tx, state, *one)
-        if (None if held is None else held.value) != value:
+        before = read_one(tx, state, *one)
+        if (None if before is None else before.value) != value:
             return False
     for kind in dict.fromkeys(kind for (kind, _), value in changes.items() if value is not None):
         beginning = dropped[1] if dropped is not None and dropped[0] == kind else None

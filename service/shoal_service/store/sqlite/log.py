@@ -25,15 +25,15 @@ def append(
         known = _answer(tx, state, asked.key)
         if known is not None and limits.known(known, state.answers_end, now):
             return rules.replay(known, asked)
-    held = None
+    last = None
     if request.source is not None:
-        held = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(request.source))
-        if (answered := _known_step(request, held)) is not None:
+        last = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(request.source))
+        if (answered := _known_step(request, last)) is not None:
             return answered
         _check_definition(tx, state, request.name, request.source)
     rules.check_end_known(request.name, state.damage)
     rules.check_append(request, _facts(tx, state, request))
-    if request.source is not None and held is None:
+    if request.source is not None and last is None:
         documents.check_room(tx, state, source_positions.KIND)
 
     end = state.end.after(n_points, len(payload))
@@ -58,13 +58,13 @@ def append(
     return appended
 
 
-def _known_step(request: AppendRequest, held: documents.Held | None) -> Appended | None:
-    """Return the first answer to a step that is in the log. SourcePositionError unless it follows what is held."""
+def _known_step(request: AppendRequest, last: documents.Held | None) -> Appended | None:
+    """Return the first answer to a step that is in the log. SourcePositionError unless it follows the last one."""
     assert request.source is not None
-    if held is not None and held.value is None:
+    if last is not None and last.value is None:
         raise source_positions.damaged(request.name, request.source)
     name = source_positions.document_of(request.source)
-    position = None if held is None or held.value is None else source_positions.decode(name, held.value)
+    position = None if last is None or last.value is None else source_positions.decode(name, last.value)
     return source_positions.known_step(request.name, request.source, position)
 
 
