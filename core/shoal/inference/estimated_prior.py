@@ -5,7 +5,8 @@ with the largest evidence among `prior_choices`. The bound has no penalty for a 
 numbers, and its strength is limited by the number of components.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,8 @@ def reestimated(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
     choice = choices(family, stats, n_components) if n_components >= _FEWEST_FOR_PRIOR else None
     if choice is None:
         return family
-    found, evidence = _climbed(family, choice, stats)
-    return found if evidence > evidence_under(family, family, stats) + least else family
+    found = _climbed(family, choice, stats)
+    return found.prior if found.evidence > evidence_under(family, family, stats) + least else family
 
 
 def reestimated_wholly(family: AnyFamily, stats: Any, least: float) -> AnyFamily:
@@ -51,23 +52,39 @@ def evidence_under(tried: AnyFamily, family: AnyFamily, stats: Any) -> float:
     return float(fast_log_marginal(tried, restated(tried, stats, family)).sum())
 
 
-def _climbed(family: AnyFamily, choice: Choice, stats: Any) -> tuple[AnyFamily, float]:
+class _Tried(NamedTuple):
+    """A prior that was tried."""
+
+    at: tuple[float, ...]
+    """Its coordinates among the choices."""
+    prior: AnyFamily
+    evidence: float
+    """Nats."""
+
+
+def _climbed(family: AnyFamily, choice: Choice, stats: Any) -> _Tried:
     """Coordinate ascent over the choices: each coordinate moves by steps while the evidence rises, in two sweeps."""
-    at = list(choice.start)
-    best = choice.build(*at)
-    evidence = evidence_under(best, family, stats)
+
+    def tried(*at: float) -> _Tried:
+        prior = choice.build(*at)
+        return _Tried(at, prior, evidence_under(prior, family, stats))
+
+    best = tried(*choice.start)
     for _ in range(_PRIOR_SWEEPS):
-        before = evidence
+        before = best.evidence
         for axis, values in enumerate(choice.values):
             for step in (1, -1):
-                place = values.index(at[axis]) + step
-                while 0 <= place < len(values):
-                    tried = choice.build(*at[:axis], values[place], *at[axis + 1 :])
-                    value = evidence_under(tried, family, stats)
-                    if value <= evidence:
-                        break
-                    at[axis], best, evidence = values[place], tried, value
-                    place += step
-        if evidence == before:
+                best = _climbed_along(axis, values[::step], best, tried)
+        if best.evidence == before:
             break
-    return best, evidence
+    return best
+
+
+def _climbed_along(axis: int, values: Sequence[float], best: _Tried, tried: Callable[..., _Tried]) -> _Tried:
+    """The best prior so far, after steps of one coordinate through `values` while the evidence rises."""
+    for value in values[values.index(best.at[axis]) + 1 :]:
+        one = tried(*best.at[:axis], value, *best.at[axis + 1 :])
+        if one.evidence <= best.evidence:
+            break
+        best = one
+    return best
