@@ -87,17 +87,20 @@ def serve(
       shoal serve --config shoal.toml --list-settings
       shoal serve --store redis --redis-url redis://127.0.0.1 --role api
     """
-    flags: dict[str, object] = dict(map(name_and_value, other or ()))
     named: dict[str, object] = {
         "host": host,
         "port": port,
         "data_dir": data,
         "store": store,
+        "redis_url": redis_url,
+        "role": role,
         "insecure": insecure or None,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "cors_origins": tuple(cors_origin or ()) or None,
         "webhook_allow_private": webhook_allow_private or None,
     }
-    named |= {"redis_url": redis_url, "role": role, "tls_cert": tls_cert, "tls_key": tls_key}
-    named["cors_origins"] = tuple(cors_origin) if cors_origin else None
+    flags: dict[str, object] = dict(map(name_and_value, other or ()))
     flags |= {name: value for name, value in named.items() if value is not None}
     from shoal_service.settings import load_settings
 
