@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.problems import Problem
-from shoal_service.streams import Label, LearntRows, texts_of
+from shoal_service.streams import Label, LearntRows, PublishedView, texts_of
+from shoal_service.wire import Head
 
 JSON = "application/json"
 HEADERS_ONLY = "shoal.headers_only"
@@ -25,6 +26,11 @@ def time_text(unix_s: float | None) -> str | None:
     if unix_s is None:
         return None
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def head_of(view: PublishedView) -> Head:
+    """First fields of every answer about a stream."""
+    return Head(view.stream, view.incarnation, view.log_offset)
 
 
 def learnt_columns(rows: LearntRows, labels: Mapping[int, Label]) -> dict[str, Any]:

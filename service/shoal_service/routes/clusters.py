@@ -10,8 +10,7 @@ from shoal.errors import SettingError, UnknownComponentError
 from shoal_service.access import READ
 from shoal_service.errors import NotRefinableError, ParameterError
 from shoal_service.routes import docs
-from shoal_service.routes.answers import holds_already, not_modified, tagged
-from shoal_service.routes.components import head_of
+from shoal_service.routes.answers import head_of, holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, labelled_view, service_of

@@ -9,12 +9,12 @@ from starlette.responses import Response
 from shoal.errors import UnknownComponentError
 from shoal_service.access import READ
 from shoal_service.routes import docs
-from shoal_service.routes.answers import holds_already, not_modified, tagged
+from shoal_service.routes.answers import head_of, holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, labelled_view, service_of
 from shoal_service.streams import NO_LABEL, Labels, PublishedView, component_of, of_each, page_of
-from shoal_service.wire import Head, decode_cursor, encode, encode_components
+from shoal_service.wire import decode_cursor, encode, encode_components
 from shoal_service.wire.models import ComponentOut, ComponentsOut
 
 endpoints = Endpoints("components")
@@ -82,11 +82,6 @@ async def one_component(
         return not_modified(found.etag)
     body = await service.compute(ALWAYS_IN_THREAD, component_bytes, found.view, component, found.labels)
     return tagged(body, found.etag)
-
-
-def head_of(view: PublishedView) -> Head:
-    """First fields of every answer about a stream."""
-    return Head(view.stream, view.incarnation, view.log_offset)
 
 
 def _page(

@@ -12,8 +12,7 @@ from shoal_service.errors import (
     StoreUnavailableError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
-from shoal_service.routes.components import head_of
+from shoal_service.routes.answers import head_of, json_answer
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import MinOffset, Timeout, service_of, stream_of
