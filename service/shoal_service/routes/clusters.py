@@ -1,6 +1,6 @@
 """GET /clusters: the components of a stream in groups."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 from fastapi import Path, Query
 from starlette.requests import Request
@@ -8,12 +8,12 @@ from starlette.responses import Response
 
 from shoal.errors import SettingError, UnknownComponentError
 from shoal_service.access import READ
-from shoal_service.errors import NotRefinableError, ParameterError
+from shoal_service.errors import NotRefinableError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import head_of, holds_already, not_modified, tagged
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
-from shoal_service.routes.service import MinOffset, Timeout, labelled_view, service_of
+from shoal_service.routes.service import MinOffset, Number, Resolution, Timeout, labelled_view, service_of
 from shoal_service.streams import (
     NO_LABEL,
     STABILITY_POINTS,
@@ -30,31 +30,6 @@ from shoal_service.wire import encode
 from shoal_service.wire.models import ClusterOut, ClustersOut
 
 endpoints = Endpoints("components")
-
-Number = Annotated[
-    int | None,
-    Query(ge=1, le=2**31, description="Number of clusters, at most that of the components.", examples=[10]),
-]
-Resolution = Annotated[
-    float | None,
-    Query(
-        gt=0,
-        le=1e12,
-        description="More clusters for a higher value. 1 is the default without `n`, unless the components fall into "
-        "connected groups.",
-        examples=[2.0],
-    ),
-]
-Level: TypeAlias = Literal["component", "cluster"]
-
-
-def choice_of(level: Level, n: int | None, resolution: float | None) -> ClusterChoice | None:
-    """The clusters that a request about points asks for; None at the level of components. Raises ParameterError."""
-    if level == "cluster":
-        return ClusterChoice(n, resolution)
-    if n is not None or resolution is not None:
-        raise ParameterError("n and resolution choose clusters; send level=cluster with them")
-    return None
 
 
 @endpoints.get(

@@ -17,11 +17,10 @@ from shoal_service.errors import (
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer, learnt_columns
-from shoal_service.routes.clusters import Level
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
-from shoal_service.routes.service import IdempotencyKeyHeader, Timeout, key_of, service_of, stream_of
+from shoal_service.routes.service import IdempotencyKeyHeader, Level, Timeout, key_of, service_of, stream_of
 from shoal_service.store import SourceStep, fault_of
 from shoal_service.streams import ClusterChoice, Label, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode, record_columns

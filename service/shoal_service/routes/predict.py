@@ -14,11 +14,20 @@ from shoal_service.access import READ
 from shoal_service.errors import LimitError, NoPointsYetError, OverloadedError
 from shoal_service.routes import docs
 from shoal_service.routes.answers import head_of, json_answer, learnt_columns
-from shoal_service.routes.clusters import Level, Number, Resolution, choice_of
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
-from shoal_service.routes.service import MinOffset, Service, Timeout, service_of, stream_of
+from shoal_service.routes.service import (
+    Level,
+    MinOffset,
+    Number,
+    Resolution,
+    Service,
+    Timeout,
+    choice_of,
+    service_of,
+    stream_of,
+)
 from shoal_service.streams import (
     ClusterChoice,
     Label,

@@ -1,7 +1,7 @@
 """Parts that all handlers share: the service, the name of the stream, and common parameters."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import Header, Query
 from starlette.requests import Request
@@ -17,6 +17,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import IdempotencyKey, SourceStep, Store
 from shoal_service.streams import (
     DEFAULT_STREAM,
+    ClusterChoice,
     DeadLetterService,
     Labels,
     PublishedView,
@@ -147,6 +148,21 @@ Timeout = Annotated[
         json_schema_extra={"minimum": LEAST_WAIT_S},
     ),
 ]
+Number = Annotated[
+    int | None,
+    Query(ge=1, le=2**31, description="Number of clusters, at most that of the components.", examples=[10]),
+]
+Resolution = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        le=1e12,
+        description="More clusters for a higher value. 1 is the default without `n`, unless the components fall into "
+        "connected groups.",
+        examples=[2.0],
+    ),
+]
+Level: TypeAlias = Literal["component", "cluster"]
 
 
 IdempotencyKeyHeader = Annotated[
@@ -157,6 +173,15 @@ IdempotencyKeyHeader = Annotated[
         json_schema_extra={"minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     ),
 ]
+
+
+def choice_of(level: Level, n: int | None, resolution: float | None) -> ClusterChoice | None:
+    """The clusters that a request about points asks for; None at the level of components. Raises ParameterError."""
+    if level == "cluster":
+        return ClusterChoice(n, resolution)
+    if n is not None or resolution is not None:
+        raise ParameterError("n and resolution choose clusters; send level=cluster with them")
+    return None
 
 
 async def key_of(
