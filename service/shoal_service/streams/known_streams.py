@@ -175,15 +175,22 @@ class KnownStreams:
         return stream, created
 
     async def with_stream(self, name: str, use: Callable[[Stream], Awaitable[T]]) -> T:
-        """Use the stream of a name. Where the known one was deleted, use another of that name if there is one."""
+        """Use the stream of a name. Where the known one was deleted, use another of that name if there is one.
+
+        Raises StreamGoneError where the stream was deleted meanwhile, and UnknownStreamError where another process had
+        deleted it, perhaps before this call.
+        """
         stream = await self.get(name)
         try:
             return await use(stream)
         except StreamGoneError as gone:
+            was_told = stream.view_source.gone or self._streams.get(name) is not stream
             self.forget(stream)
             try:
                 stream = await self.get(name)
             except UnknownStreamError:
+                if not was_told:
+                    raise
                 raise gone from None
             return await use(stream)
 

@@ -98,6 +98,8 @@ class RecordService:
 
         async def use(stream: Stream) -> tuple[list[Record], Position | None]:
             view = await stream.view(min_offset, timeout_s)
+            if event is not None and event.seq > view.seq:  # another process may have shown it first
+                view = await stream.view_of_entry(event.seq, timeout_s)
             since = None if event is None else since_event(stream, event, view)
             return await asyncio.to_thread(
                 changed_since, stream.record_reader, view, stream.settings, since, limit, after

@@ -78,13 +78,15 @@ class StreamRegistry:
         `check` as in `Stream.change`, `may_create` as in `Store.create_stream`.
         """
         self.known.refuse_when_stopping()
+
+        async def change(stream: Stream) -> Stream:
+            return await _changed(stream, values, check)
+
         try:
-            await self.get(name)
+            return await self.known.with_stream(name, change), False
         except UnknownStreamError:
             stream, created = await self.create(name, values, may_create)
-            if created:
-                return stream, True
-        return await self.known.with_stream(name, lambda stream: _changed(stream, values, check)), False
+        return (stream, True) if created else (await self.known.with_stream(name, change), False)
 
     async def delete(self, name: str, incarnation: str | None = None) -> None:
         """Delete a stream and all that it holds. Requests that wait for it get StreamGoneError.

@@ -308,6 +308,19 @@ class Stream:
                 f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
             ) from None
 
+    async def view_of_entry(self, seq: int, timeout_s: float) -> PublishedView:
+        """The last published view, which includes entry `seq` where the log holds it.
+
+        Raises as `view`, and OffsetNotAppliedError after the timeout.
+        """
+        last = min(seq, (await self.tail()).seq)
+        try:
+            return await self.view_source.board.wait(seq=last, timeout_s=timeout_s)
+        except TimeoutError:
+            raise OffsetNotAppliedError(
+                f"entry {last} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
+            ) from None
+
     async def _check_within_log(self, min_offset: int) -> None:
         tail = await self.tail()
         if min_offset > tail.log_offset:

@@ -18,8 +18,15 @@ from harness.redis_server import RedisServer, running_redis
 from harness.short_form import longer
 from harness.stream_process import StreamProcess
 from harness.waiting import eventually_async
-from shoal_service.errors import DeadLetteredError, SettingsMovedError, StoreUnavailableError, StreamGoneError
+from shoal_service.errors import (
+    DeadLetteredError,
+    SettingsMovedError,
+    StoreUnavailableError,
+    StreamGoneError,
+    UnknownStreamError,
+)
 from shoal_service.store import IdempotencyKey
+from shoal_service.streams import EventPlace
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
 
@@ -244,3 +251,47 @@ async def test_a_replica_whose_update_fails_while_another_is_due_is_updated_agai
         assert await asyncio.to_thread(failed.wait, 120)
     later = await api.streams.ingest("default", batch(2.0))
     assert await api.streams.wait_until_visible(later, 120)
+
+
+async def test_a_process_that_is_not_told_yet_takes_a_deleted_stream_for_one_that_does_not_exist(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment it refused to create it again: "the stream was deleted; create it again"."""
+    here, there, _ = begin("api"), begin("api"), begin("learner")
+
+    async def deleted_here() -> None:
+        await here.streams.create("sea", {"n_features": 2})
+        await there.streams.view("sea", timeout_s=120)
+        monkeypatch.setattr((await there.streams.get("sea")).view_source, "update", lambda: None)
+        await here.streams.delete("sea")
+
+    await deleted_here()
+    with pytest.raises(UnknownStreamError):
+        await there.streams.describe("sea")
+    await deleted_here()
+    assert (await there.streams.create_or_change("sea", {"n_features": 3}))[1]
+    await there.streams.delete("sea")
+    await deleted_here()
+    receipt = await there.streams.ingest("sea", batch(1.0), create=True)
+    assert (receipt.stream, receipt.log_offset) == ("sea", 30)
+
+
+async def test_changes_are_listed_since_an_event_that_another_process_showed_first(
+    begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused as one that is not known any more."""
+    here, there, _ = begin("api"), begin("api"), begin("learner")
+    await here.streams.ingest("default", batch(1.0))
+    await there.streams.view("default", min_offset=30, timeout_s=120)
+    replica = (await there.streams.get("default")).view_source
+    update = replica.update
+    monkeypatch.setattr(replica, "update", lambda: None)
+    await here.streams.ingest("default", batch(500.0))
+    view = await here.streams.view("default", min_offset=60, timeout_s=120)
+    asked = there.runtime.records.changed_since(
+        "default", EventPlace(view.seq, 0), 10, None, min_offset=None, timeout_s=120
+    )
+    answer = asyncio.create_task(asked)
+    await asyncio.sleep(0.05)
+    monkeypatch.setattr(replica, "update", update)
+    assert await answer == ([], None)
