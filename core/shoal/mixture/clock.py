@@ -5,7 +5,8 @@ point whose time lies beyond it. From then on it is an offset like any other. So
 or the adoption of a refinement, decays at the same places without knowing times.
 
 A late point belongs to an earlier step. It gets the weight that the points of that step have left, so that the order in
-which points come does not matter.
+which points come does not matter. Where the newest time is beyond the time at which a point arrived, a clock was wrong,
+and the point is late by when it arrived.
 """
 
 from typing import NamedTuple
@@ -56,12 +57,13 @@ def advanced(
     """The clock after points with times (N,), N >= 1, in seconds since 1970; and by how many steps each is late (N,).
 
     A point without a time (NaN) comes at `arrived`, the time at which the points were accepted, or at the newest time
-    where that is later. So does a point with a time after `arrived`: it cannot have happened yet. Neither is late.
+    where that is later. So does a point with a time after `arrived`: it cannot have happened yet. Neither is late. No
+    point is late by more than `arrived` is after its time.
     The decays that fall among the points are added to those that are kept. None while no time is known.
     """
-    arrived = -np.inf if arrived is None else arrived
-    now = np.isnan(times) | ((times >= arrived) & np.isfinite(arrived))
-    moments = np.where(now, arrived, times)
+    latest = np.inf if arrived is None else arrived
+    now = np.isnan(times) | (times >= latest)
+    moments = np.where(now, -np.inf if arrived is None else arrived, times)
     known = moments[np.isfinite(moments)]
     if clock is None and known.size == 0:
         return None
@@ -70,7 +72,8 @@ def advanced(
     places = np.floor(np.append(first, newest) / step_s)
     crossed = np.flatnonzero(np.diff(places) > 0)
     steps = np.minimum(np.diff(places)[crossed], MOST_STEPS).astype(np.int64)
-    late = np.where(now, 0.0, places[1:] - np.floor(np.where(now, 0.0, times) / step_s)).astype(np.int64)
+    here = np.floor(np.minimum(newest, latest) / step_s)
+    late = np.where(now, 0.0, here - np.floor(np.where(now, 0.0, times) / step_s)).astype(np.int64)
     if clock is None:
         clock = new_clock(first)
     moved = clock._replace(
@@ -104,13 +107,14 @@ def new_clock(now: float, late: int = 0) -> Clock:
     return Clock(now, none, none, 0, 0, late)
 
 
-def late_again(clock: Clock, times: Array, offsets: IntArray, step_s: float) -> IntArray:
+def late_again(clock: Clock, times: Array, arrived: Array, offsets: IntArray, step_s: float) -> IntArray:
     """By how many steps points were late (N,) that came as the next ones after `offsets` points (N,).
 
-    times (N,): NaN for the points that `advanced` takes as never late. Among decays that are no longer kept, a point
-    counts as if it had come after them, later by as much as they weakened it less.
+    times (N,): NaN for the points that `advanced` takes as never late. arrived (N,): as there, infinite where it is not
+    known. Among decays that are no longer kept, a point counts as if it had come after them, later by as much as they
+    weakened it less.
     """
-    arrival = np.floor(clock.now / step_s) - steps_after(clock, offsets)
+    arrival = np.minimum(np.floor(clock.now / step_s) - steps_after(clock, offsets), np.floor(arrived / step_s))
     timed = ~np.isnan(times)
     late = np.where(timed, arrival - np.floor(np.where(timed, times, 0.0) / step_s), 0.0)
     return np.asarray(np.maximum(late, 0.0).astype(np.int64))

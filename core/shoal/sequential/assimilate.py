@@ -81,7 +81,8 @@ def timed(
 
     times (N,): seconds since 1970; NaN for a row without a time. They matter where the half-life or the window
     is a time. A row without a time, and one from beyond `arrived`, comes at `arrived`, or at the newest time if that is
-    later. A row that is late gets the weight that rows of its time have left.
+    later. A row that is late gets the weight that rows of its time have left, or would have left at `arrived` where the
+    newest time is beyond that.
     """
     step_s = state.settings.clock_step_s
     moved = None if step_s is None else advanced(state.clock, times, step_s, state.points_seen, arrived)
@@ -91,16 +92,17 @@ def timed(
     return state._replace(clock=clock), _with_age(state.settings, x, late)
 
 
-def weighted_as_learnt(state: MixtureState, x: LearntPoints, times: Array) -> LearntPoints:
+def weighted_as_learnt(state: MixtureState, x: LearntPoints, times: Array, arrived: Array) -> LearntPoints:
     """The last N rows of a state, x (N, D), with the weights that `timed` gave them before they were learnt.
 
-    times (N,): NaN for a row without a time, and for one from beyond the time at which it arrived.
+    times (N,): NaN for a row without a time, and for one from beyond the time at which it arrived. arrived (N,): that
+    time; infinite where it is not known.
     """
     step_s = state.settings.clock_step_s
     if state.clock is None or step_s is None:
         return x
     offsets = state.points_seen - len(times) + np.arange(len(times))
-    return _with_age(state.settings, x, late_again(state.clock, times, offsets, step_s))
+    return _with_age(state.settings, x, late_again(state.clock, times, arrived, offsets, step_s))
 
 
 def _with_age(settings: StreamSettings, x: LearntPoints, late: IntArray) -> LearntPoints:

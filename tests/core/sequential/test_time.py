@@ -149,10 +149,12 @@ def test_the_order_of_the_points_changes_no_weight(stream: SimpleNamespace) -> N
 
 
 def test_lateness_can_be_told_again_from_the_clock() -> None:
-    """Beside what was told when the points came, in any cut, with points that have no time among them."""
+    """Beside what was told when the points came, in any cut, with points that have no time among them. For a while the
+    clock of arrivals was ahead."""
     times = arrivals(2_000, 13, disorder_s=4_000.0)
     times[np.random.default_rng(14).random(2_000) < 0.1] = np.nan
     arrived = START + 9.0 * np.arange(2_000)
+    arrived[900:1_000] += 3.0 * HOUR
     clock, told, step_s = None, [], HOUR / 32
     for at in range(0, 2_000, 37):
         part = slice(at, at + 37)
@@ -160,9 +162,10 @@ def test_lateness_can_be_told_again_from_the_clock() -> None:
         while clock.pending is not None:
             clock = decayed(clock)
         told.append(late)
-        times[part][times[part] >= arrived[part][0]] = np.nan
+        arrived[part] = arrived[part][0]
+        times[part][times[part] >= arrived[part]] = np.nan
     assert 100 < np.count_nonzero(np.concatenate(told)) < 1_900
-    again = late_again(clock, times[500:], np.arange(500, 2_000), step_s)
+    again = late_again(clock, times[500:], arrived[500:], np.arange(500, 2_000), step_s)
     np.testing.assert_array_equal(again, np.concatenate(told)[500:])
 
 
@@ -199,6 +202,23 @@ def test_a_clock_that_jumps_back_makes_no_point_late_and_one_that_jumps_ahead_ag
         assert held[-1] == START + (5_590.0 if ahead else 2_990.0)
         assert state.clock.now == held[-1]
         assert state.decayed_count == pytest.approx(by_hand(held, HOUR).sum(), rel=1e-12)
+
+
+def test_after_a_clock_that_was_ahead_points_are_late_by_when_they_arrived(stream: SimpleNamespace) -> None:
+    """Ten hours ahead for one point, they counted a thousandth, until the clock had caught up."""
+    x, _ = stream.far(300, 2, 1)
+    arrived = START + 10.0 * np.arange(300)
+    own = arrived - np.where(np.arange(300) % 2, HOUR, 1.0)
+    arrived[100] += 10.0 * HOUR
+    own[100] = np.nan
+    state = initial_state(plain(stream))
+    for i in range(300):
+        state, rows = timed(state, x[i : i + 1], own[i : i + 1], arrived=float(arrived[i]))
+        state, _ = assimilate_inplace(state, rows)
+    assert state.clock.now == arrived[100]
+    assert state.clock.late == 0
+    after = np.where(np.arange(101, 300) % 2, 0.5, 1.0).sum()
+    assert state.decayed_count == pytest.approx(1.0 + after, rel=0.025), "to a step"
 
 
 def test_points_without_times_come_at_the_newest_time(stream: SimpleNamespace) -> None:

@@ -134,6 +134,26 @@ async def test_points_without_times_happen_when_they_are_accepted(running: Any, 
 
 
 @ON_MEMORY
+async def test_records_count_after_a_clock_that_was_ahead_for_a_while(
+    running: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with times of their own counted almost nothing, were refused as late, and weighed so in refinements."""
+    rng = np.random.default_rng(7)
+    x = 3.5 * np.stack(np.divmod(rng.integers(9, size=1_500), 3), axis=1) + rng.normal(size=(1_500, 2))
+    await created(running, lateness="2h", warmup_points=500)
+    clock.now += 5 * HOUR
+    await sent(running, x[:500])
+    clock.now -= 5 * HOUR
+    await sent(running, x[500:], (clock.now - np.where(np.arange(1_000) % 2, HOUR, 1.0)).tolist())
+    assert await mass(running) == pytest.approx(1_250.0, rel=0.02)
+    assert (await running.json("/streams/s"))["late_points"] == 0
+    before = await mass(running)
+    assert (await refined(running, "s", monkeypatch))[0] == "adopted"
+    assert await mass(running) == pytest.approx(before, rel=1e-9)
+    reply = await running.http.post("/streams/s/ingest", json={"points": [[0, 0]], "times": [clock.now - 3 * HOUR]})
+    assert (reply.status_code, reply.json()["row"]) == (400, 0)
+
+
 async def test_a_time_in_the_future_ages_nothing(running: Any, clock: Clock) -> None:
     x = points(300)
     await created(running)

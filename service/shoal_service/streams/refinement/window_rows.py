@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal_service.errors import LogGapError
 from shoal_service.store import Checkpoint, Entry, EntryKind, Store
-from shoal_service.streams.record_times import learnt_times
+from shoal_service.streams.record_times import LearntTimes, learnt_times
 from shoal_service.wire import Points, RecordFields, from_log, to_log, weights_from_log
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def last_rows(batches: Iterable[bytes], n: int, state: "MixtureState") -> "Rows 
     if n == 0:
         return None
     parts: list[Any] = []
-    times: list[Any] = []
+    times: list[LearntTimes] = []
     n_rows = 0
     for payload in batches:
         parts.append(rows_of(payload))
         n_rows += parts[-1].shape[0]
         if state.clock is not None:
-            times.append(learnt_times(payload, parts[-1].shape[0]).own)
+            times.append(learnt_times(payload, parts[-1].shape[0]))
         while n_rows - parts[0].shape[0] >= n:
             n_rows -= parts.pop(0).shape[0]
             del times[:1]
@@ -84,12 +84,16 @@ def last_rows(batches: Iterable[bytes], n: int, state: "MixtureState") -> "Rows 
     return _stacked(parts) if state.clock is None else _with_age(_stacked(parts), times, state)
 
 
-def _with_age(rows: Any, times: list[Any], state: "MixtureState") -> Any:
+def _with_age(rows: Any, times: list[LearntTimes], state: "MixtureState") -> Any:
     import numpy as np
 
     from shoal.sequential import weighted_as_learnt
 
-    return weighted_as_learnt(state, rows, np.concatenate(times)[-rows.shape[0] :])
+    arrived = [np.full(len(batch.own), np.inf if batch.arrived is None else batch.arrived) for batch in times]
+    last = slice(-rows.shape[0], None)
+    return weighted_as_learnt(
+        state, rows, np.concatenate([batch.own for batch in times])[last], np.concatenate(arrived)[last]
+    )
 
 
 def rows_of(payload: bytes) -> Any:
