@@ -78,8 +78,9 @@ class Parser:
 class EventReader:
     """Position and retries of a reader of events, for both clients."""
 
-    def __init__(self, session: Session, after: str | None) -> None:
+    def __init__(self, session: Session, after: str | None, *, follows: bool = True) -> None:
         self._session = session
+        self.follows = follows
         self._after = after
         self._failures = 0
         self._since = session.clock()
@@ -87,7 +88,7 @@ class EventReader:
     def request(self) -> dict[str, Any]:
         """Arguments of the request that continues from here."""
         path = data_path(self._session, "events")
-        params = {} if self._after is None else {"after": self._after}
+        params = ({} if self._after is None else {"after": self._after}) | ({} if self.follows else {"follow": "false"})
         timeout = httpx.Timeout(self._session.timeout_s, read=READ_TIMEOUT_S)
         return {"method": "GET", "url": path, "params": params, "timeout": timeout}
 
@@ -124,12 +125,15 @@ def follow(
     after: str | None,
     on_connect: Callable[[], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    follows: bool = True,
 ) -> Iterator[StreamEvent]:
     """Give events until the stream is deleted or the server is away for too long.
 
-    `on_connect` is called each time the server has begun its answer: no event after that is missed.
+    `on_connect` is called each time the server has begun its answer: no event after that is missed. `follows`: whether
+    to wait for further events.
     """
-    reader = EventReader(session, after)
+    reader = EventReader(session, after, follows=follows)
     while True:
         try:
             with http.stream(**reader.request()) as response:
@@ -147,14 +151,21 @@ def follow(
         except httpx.RequestError as error:
             sleep(reader.pause_s(error))
             continue
+        if not follows:
+            return
         sleep(session.backoff_s)  # the server has closed the feed: it stops, or the stream was deleted
 
 
 async def follow_async(
-    http: httpx.AsyncClient, session: Session, after: str | None, on_connect: Callable[[], None] | None = None
+    http: httpx.AsyncClient,
+    session: Session,
+    after: str | None,
+    on_connect: Callable[[], None] | None = None,
+    *,
+    follows: bool = True,
 ) -> AsyncIterator[StreamEvent]:
     """The same as `follow`, asynchronous."""
-    reader = EventReader(session, after)
+    reader = EventReader(session, after, follows=follows)
     while True:
         try:
             async with http.stream(**reader.request()) as response:
@@ -172,4 +183,6 @@ async def follow_async(
         except httpx.RequestError as error:
             await anyio.sleep(reader.pause_s(error))
             continue
+        if not follows:
+            return
         await anyio.sleep(session.backoff_s)

@@ -16,6 +16,7 @@ from shoal_service.client import (
     batch_requests,
     clusters,
     dead_letters,
+    events,
     records,
     refinements,
     requests,
@@ -23,7 +24,7 @@ from shoal_service.client import (
     webhooks,
 )
 from shoal_service.client.errors import AccessError, BadPointsError, UnreachableError
-from shoal_service.client.events import StreamEvent, follow, follow_async
+from shoal_service.client.events import StreamEvent
 from shoal_service.client.flow import DONE, Flow, Pause, Request, Session, Step
 
 P = ParamSpec("P")
@@ -123,15 +124,16 @@ class Client:
     sources = _blocking(sources.sources)
 
     def events(
-        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None
+        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None, follow: bool = True
     ) -> Iterator[StreamEvent]:
         """Follow the changes of the components, across lost connections, from now on or after the event with an id.
 
         `after="0"` begins with the oldest stored event. `on_connect` is called each time the server begins to send:
         from there on no event is missed. The iterator ends with an error only: NotFoundError if the
-        stream was deleted, UnreachableError if the server is away for longer than `deadline_s`.
+        stream was deleted, UnreachableError if the server is away for longer than `deadline_s`. With `follow=False`, it
+        ends after the newest event that there is now.
         """
-        return follow(self._http, self._session, after, on_connect, self._sleep)
+        return events.follow(self._http, self._session, after, on_connect, self._sleep, follows=follow)
 
     def close(self) -> None:
         """Close the connections."""
@@ -236,10 +238,10 @@ class AsyncClient:
     sources = _awaited(sources.sources)
 
     def events(
-        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None
+        self, after: str | None = None, *, on_connect: Callable[[], None] | None = None, follow: bool = True
     ) -> AsyncIterator[StreamEvent]:
         """As `Client.events`, for `async for`."""
-        return follow_async(self._http, self._session, after, on_connect)
+        return events.follow_async(self._http, self._session, after, on_connect, follows=follow)
 
     async def close(self) -> None:
         """Close the connections."""

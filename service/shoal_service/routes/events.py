@@ -55,6 +55,7 @@ async def events(
         ),
     ] = None,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
+    follow: Annotated[bool, Query(description="false: end the answer after the events of today.")] = True,
 ) -> Response:
     """Changes of the stream as server-sent events. Without `after` or `Last-Event-ID`, only new events are sent.
 
@@ -81,7 +82,11 @@ async def events(
     if place > now and place > EventPlace((await stream.tail()).seq + 1, 0):  # the view may be behind another process
         place, gap = feed.begins, "the stream has not come so far; perhaps an older copy of it was put back"
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    written = _nothing() if HEADERS_ONLY in request.scope else _written(service, stream, feed, place, gap)
+    written = (
+        _nothing()
+        if HEADERS_ONLY in request.scope
+        else _written(service, stream, feed, place, gap, None if follow else now)
+    )
     return StreamingResponse(written, media_type="text/event-stream; charset=utf-8", headers=headers)
 
 
@@ -116,9 +121,9 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 async def _written(
-    service: Service, stream: Stream, feed: Feed, place: EventPlace, gap: str | None
+    service: Service, stream: Stream, feed: Feed, place: EventPlace, gap: str | None, until: EventPlace | None
 ) -> AsyncIterator[bytes]:
-    """Send the events from `place` on, until the service stops or the stream ends."""
+    """Send the events from `place` on, until the service stops or the stream ends, or up to `until`."""
     begins = "" if gap is not None else f"id: {_before(stream, place)}\n"  # with that id, nobody would hear of the gap
     yield f"retry: 1000\n{begins}\n".encode()
     quiet_since = time.monotonic()
@@ -135,6 +140,8 @@ async def _written(
         if batch.events:
             quiet_since = time.monotonic()
             continue
+        if until is not None and feed.end >= until:
+            return
         try:
             await feed.grown(place, LOOK_S)
         except ServiceError:

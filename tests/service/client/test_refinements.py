@@ -76,6 +76,13 @@ def test_refusals_are_of_the_tree(real_shoal: Any, client_of: Callable[..., Clie
         next(client.events())
 
 
+def test_the_events_of_today_end(fed: Client) -> None:
+    found = list(fed.events(after="0", follow=False))
+    assert "born" in {event.kind for event in found}
+    assert list(fed.events(after=found[0].id, follow=False)) == found[1:]
+    assert list(fed.events(follow=False)) == []
+
+
 def test_a_stream_without_points_is_a_conflict(real_shoal: Any, client_of: Callable[..., Client]) -> None:
     client = client_of(real_shoal, "unfed")
     client.create_stream("unfed", n_features=2)
@@ -167,4 +174,8 @@ async def test_the_asynchronous_reader_does_the_same(anyio_backend: str) -> None
         found = follow_async(http, Session("http://127.0.0.1", answered=True, backoff_s=0.001), None)
         assert [(await anext(found)).id for _ in range(2)] == ["a", "b"]
         await found.aclose()
-    assert handle.asked == [None, "a", "a"]  # type: ignore[attr-defined]
+        assert handle.asked == [None, "a", "a"]  # type: ignore[attr-defined]
+    handle = server([httpx.ConnectError("x"), [("a", 1)], [("b", 2)]])
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle), base_url="http://127.0.0.1") as http:
+        session = Session("http://127.0.0.1", answered=True, backoff_s=0.001)
+        assert [event.id async for event in follow_async(http, session, "0", follows=False)] == ["a"]

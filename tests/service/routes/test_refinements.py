@@ -154,6 +154,16 @@ async def test_events_tell_what_becomes_of_components_and_go_on_where_one_left(f
         assert await again.events(2) == first[1:]
 
 
+async def test_events_of_today_can_be_read_without_waiting_for_more(fed: Any, follow: Any) -> None:
+    found = (await fed.http.get("/streams/s/events?after=0&follow=false")).text
+    ids = [line.removeprefix("id: ") for line in found.splitlines() if line.startswith("id: ")][1:]
+    assert ids == [event["id"] for event in await follow("/streams/s/events", query="after=0").events(len(ids))]
+    rest = (await fed.http.get(f"/streams/s/events?after={ids[0]}&follow=false")).text
+    assert [line for line in rest.splitlines() if line.startswith("id: ")] == [f"id: {one}" for one in ids]
+    none = (await fed.http.get("/streams/s/events?follow=false")).text
+    assert "event:" not in none
+
+
 async def test_without_a_place_only_what_comes_is_told(fed: Any, follow: Any) -> None:
     reader = follow("/streams/s/events")
     block = await anext(reader.blocks())
