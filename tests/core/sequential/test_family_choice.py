@@ -49,6 +49,14 @@ def test_the_family_that_made_the_rows_is_chosen(kind):
     assert choice.reason
 
 
+def test_word_counts_of_uneven_texts_are_not_divided_into_a_poisson_component_for_every_two():
+    rng = np.random.default_rng(0)
+    words = rng.dirichlet(np.full(150, 0.05), 12)[rng.integers(12, size=240)]
+    bursts = rng.gamma(1.0, 60.0, (240, 1)) * rng.gamma(0.2, 5.0, words.shape)
+    x = rng.poisson(words * bursts).astype(float)
+    assert choose_family(x, StreamSettings(n_features=150)).family == "negative_binomial"
+
+
 def test_embeddings_and_domains_that_one_row_leaves():
     rng = np.random.default_rng(0)
     assert candidates_for(rng.normal(size=(50, 128)))[:2] == ("subspace", ())
