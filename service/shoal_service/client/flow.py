@@ -98,8 +98,12 @@ class Session:
 
 
 def exchange(session: Session, request: Request) -> Flow[httpx.Response]:
-    """Send a request until it succeeds. Raises the last error if it is final, or after all tries or the deadline."""
+    """Send a request until it succeeds. Raises the last error if it is final, or after all tries or the deadline.
+
+    If the deadline ended the last try to read something, the error is the refusal before, which says why.
+    """
     started = session.clock()
+    refusal: ShoalClientError | None = None
     for tries in itertools.count(1):
         left_s = None if session.deadline_s is None else session.deadline_s - (session.clock() - started)
         reply: Reply = yield replace(request, timeout_s=_least(session.timeout_s, left_s))
@@ -109,8 +113,11 @@ def exchange(session: Session, request: Request) -> Flow[httpx.Response]:
         error = failure_of(reply, request, session.base_url)
         pause_s = session.pause_s(tries, error)
         in_time = left_s is None or session.clock() - started + pause_s < (session.deadline_s or 0.0)
+        cut_short = isinstance(reply, httpx.TimeoutException) and left_s is not None and left_s < session.timeout_s
         if not error.retryable or tries > session.retries_for(error) or not in_time:
-            raise _after_tries(error, tries, session.clock() - started)
+            final = refusal if cut_short and error.retryable and refusal is not None else error
+            raise _after_tries(final, tries, session.clock() - started)
+        refusal = error if isinstance(reply, httpx.Response) and request.method == "GET" else None
         yield Pause(pause_s)
     raise AssertionError("unreachable: the loop has no end")
 

@@ -305,7 +305,8 @@ class Stream:
             if board.view is None:
                 raise NotReadyError(f"stream {self.name!r} is being loaded; ask again in a moment") from None
             raise OffsetNotAppliedError(
-                f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; ask again"
+                f"offset {min_offset} of stream {self.name!r} was not applied within {timeout_s:g} s; "
+                f"the stream has learnt as far as offset {board.view.log_offset}; ask again"
             ) from None
 
     async def view_of_entry(self, seq: int, timeout_s: float) -> PublishedView:

@@ -192,3 +192,17 @@ def test_wait_goes_on_through_timeouts_of_the_server_until_its_own(
     client = client_of(fake.handle, faults=[late] * 1000, retries=2)
     with pytest.raises(UnavailableError, match="not applied yet"):
         client.wait(30, timeout_s=20.0)
+
+
+def test_a_wait_that_its_deadline_ends_in_the_middle_of_a_try_says_what_the_server_said(
+    client_of: ClientOf, pauses: Pauses
+) -> None:
+    def slow(request: httpx.Request) -> httpx.Response:
+        limit = request.extensions["timeout"]["read"]
+        pauses.now += min(limit, 5.0)
+        if limit < 5.0:
+            raise httpx.ReadTimeout("", request=request)
+        return problem(504, "offset-not-applied", "learnt as far as offset 7", retry_after=1)
+
+    with pytest.raises(UnavailableError, match="as far as offset 7"):
+        client_of(slow).wait(30, timeout_s=20.0)

@@ -259,6 +259,7 @@ async def test_min_offset_that_takes_too_long_says_to_ask_again(running: Any, mo
     reply = await running.http.get("/components", params={"min_offset": 2, "timeout": 0.05})
     assert reply.status_code == 504
     assert reply.json()["type"] == "/problems/offset-not-applied"
+    assert "as far as offset 1;" in reply.json()["detail"]
     assert reply.json()["retryable"] is True
     assert "retry-after" in reply.headers
     assert (await running.json("/components"))["log_offset"] == 1, "readers of what there is never wait"
