@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.errors import did_you_mean
 from shoal_service.errors import ParameterError
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,2})?", re.ASCII)
@@ -42,7 +43,8 @@ class RecordColumns(msgspec.Struct, frozen=True):
                 raise ParameterError(f"{names.count(name)} columns are called {name[:60]!r}; rename all but one")
             if name not in names:
                 shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                raise ParameterError(f"there is no column {name[:60]!r}; the columns are {shown[:400]}")
+                advice = did_you_mean(name, names)
+                raise ParameterError(f"there is no column {name[:60]!r}; {advice}the columns are {shown[:400]}")
 
 
 def payload_of_cell(cell: str) -> Any:

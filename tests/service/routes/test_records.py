@@ -253,9 +253,11 @@ async def test_columns_of_arrow_that_the_query_names_make_records(running: Any, 
     record = await running.json("/streams/arrow/records/k299")
     assert (record["time"], record["payload"]) == ("2026-01-31T12:00:00Z", {"host": "web"})
     assert record["component"] == reply.json()["components"][299]
-    wrong = await running.http.post(url, content=file.getvalue(), headers=headers, params=query | {"key_column": "z"})
+    query |= {"time_column": "sen"}
+    wrong = await running.http.post(url, content=file.getvalue(), headers=headers, params=query)
     assert wrong.status_code == 400
-    assert "there is no column 'z'; the columns are x, id, y, seen, host" in wrong.json()["detail"]
+    known = "the columns are x, id, y, seen, host"
+    assert f"there is no column 'sen'; did you mean 'seen'? {known}" in wrong.json()["detail"]
 
 
 async def test_a_stream_that_is_to_keep_no_records_loses_those_it_has(running: Any, clusters: np.ndarray) -> None:
