@@ -31,7 +31,7 @@ from shoal.mixture import (
     snapshot_of,
     with_new_window,
 )
-from shoal.points.arrays import Array
+from shoal.points.arrays import Array, IntArray
 from shoal.sequential.learn import empty_state, limit_of
 from shoal.sequential.prior import MEANS_OF_ONE, located_prior
 from shoal.sequential.schedule import next_check
@@ -57,6 +57,8 @@ class Imported(NamedTuple):
     scale: Array  # (D,)
     stats: Any  # T rows, of LEAST_MASS and more
     pruned_mass: float
+    ids: IntArray  # (T,) numbers of the components in the mixture
+    next_id: int  # number of components of the mixture, with those left out
 
 
 def imported(mixture: Any, n_points: int | None) -> Imported:
@@ -94,11 +96,11 @@ def state_of(found: Imported, settings: StreamSettings) -> MixtureState:
         field[:n] = given
     mass = float(found.stats[0].sum()) + found.pruned_mass
     seen = max(1, round(mass))
-    state.ids[:n], state.born_at[:n], state.last_seen_at[:n] = np.arange(n), seen, seen
+    state.ids[:n], state.born_at[:n], state.last_seen_at[:n] = found.ids, seen, seen
     state = state._replace(
         cache=refresh(prior, state.stats, n),
         n_components=n,
-        next_id=n,
+        next_id=found.next_id,
         points_seen=seen,
         decayed_count=mass,
         pruned_mass=found.pruned_mass,
@@ -139,7 +141,8 @@ def _with_chosen_prior(mixture: Any, mass: Array, concentration: float) -> Impor
     stats = stats_of(kept, z, covariance / (scale[:, None] * scale if full else scale**2))
     start = located_prior(family_of(covariance), z.shape[1], 1.0 + between, 1.0, _DOF)
     prior = reestimated(start, stats, 0.0)
-    return Imported(prior, False, concentration, location, scale, stats, float(mass[~keep].sum()))
+    left_out = float(mass[~keep].sum())
+    return Imported(prior, False, concentration, location, scale, stats, left_out, np.flatnonzero(keep), len(mass))
 
 
 def _covariances(mixture: Any) -> Array:
@@ -165,4 +168,5 @@ def _with_own_prior(mixture: Any, mass: Array, concentration: float) -> Imported
         covariance * dof.reshape(-1, *[1] * (covariance.ndim - 1)),
     )
     prior, stats = prior_and_stats_of(given, mass[keep])
-    return Imported(prior, True, concentration, np.zeros(d), np.ones(d), stats, float(mass[~keep].sum()))
+    left_out, ids = float(mass[~keep].sum()), np.flatnonzero(keep)
+    return Imported(prior, True, concentration, np.zeros(d), np.ones(d), stats, left_out, ids, len(mass))

@@ -63,6 +63,20 @@ def test_a_bayesian_mixture_is_continued_exactly(covariance_type: str) -> None:
     np.testing.assert_allclose(model.score_samples(ASKED), by_scipy(mixture, ASKED, 0.7), rtol=1e-9)
 
 
+def test_components_keep_their_numbers_where_others_are_left_out() -> None:
+    mixture = GaussianMixture(4, means_init=CENTRES).fit(X)
+    for name, empty in (("weights_", 0.0), ("means_", 900.0), ("covariances_", np.eye(3))):
+        setattr(mixture, name, np.insert(getattr(mixture, name), 2, empty, axis=0))
+    model = StreamingDPMixture.from_gaussian_mixture(mixture, 600)
+    assert model.predict(CENTRES).tolist() == model.component_ids_.tolist() == [0, 1, 3, 4]
+    fresh = np.full((400, 3), 300.0) + RNG.normal(size=(400, 3))
+    assert min(model.partial_fit(fresh).predict(fresh)) >= 5
+    bayesian = BayesianGaussianMixture(n_components=9, random_state=0, max_iter=300).fit(X)
+    by_mass = np.flatnonzero(bayesian.mean_precision_ - bayesian.mean_precision_prior_ >= 1.0)
+    assert by_mass.tolist() != list(range(len(by_mass)))
+    assert StreamingDPMixture.from_gaussian_mixture(bayesian).component_ids_.tolist() == by_mass.tolist()
+
+
 def test_components_that_overlap_stay_apart() -> None:
     """The entropies between them are those of quadrature, and so a check for merges joins none."""
     mixture = GaussianMixture(2, means_init=[[-1.1], [1.1]], max_iter=1)
