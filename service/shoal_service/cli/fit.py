@@ -18,6 +18,7 @@ from shoal_service.cli.model_options import (
     OnePassOptions,
     estimator_settings,
 )
+from shoal_service.cli.output import check_target
 
 
 def fit(
@@ -62,8 +63,8 @@ def fit(
     """
     executor.refuse_alone()
     for target in (out, save):
-        if target is not None and not target.absolute().parent.is_dir():
-            raise CommandError(f"cannot write {target}: the folder {target.absolute().parent} does not exist")
+        if target is not None:
+            check_target(target, file)
     if executor.executor is not None and model.method is Method.default:
         model = model._replace(method=Method.vdp)
     settings = estimator_settings(model, one_pass, batch)

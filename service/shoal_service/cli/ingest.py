@@ -15,7 +15,7 @@ from shoal_service.cli import options
 from shoal_service.cli.connect import Connecting, OnBadMessage
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.ingest_sources import Texts, ingest_source, open_rows, recorded
-from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
+from shoal_service.cli.output import check_target, count, for_people, print_json, progress_bar, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,6 +166,8 @@ def ingest(
         raise CommandError("--set needs --create; give both or neither")
     if (on_bad is OnBad.REPORT) is not (bad_rows is not None):
         raise CommandError("--on-bad report needs a file for the bad rows; write --on-bad report bad.ndjson")
+    if bad_rows is not None:
+        check_target(bad_rows, file)
     started = time.monotonic()
     with (
         server.connect() as client,

@@ -5,9 +5,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from shoal_service.cli.exits import CommandError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +33,15 @@ def print_json(value: Any) -> None:
 def print_line(*cells: Any) -> None:
     """Print one line of tab-separated cells."""
     typer.echo("\t".join(str(cell) for cell in cells))
+
+
+def check_target(target: Path, source: str | Path) -> None:
+    """Raise CommandError, before any work, for a file that cannot be written, and for one that is read."""
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise CommandError(f"cannot write {target}: the folder {folder} does not exist")
+    if target.is_file() and Path(source).exists() and target.samefile(source):
+        raise CommandError(f"{target} is the file that is read, and would be replaced; choose another name")
 
 
 def for_people() -> bool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal_service.cli import options
-from shoal_service.cli.exits import CommandError
-from shoal_service.cli.output import count, print_line, progress_bar, stderr_console
+from shoal_service.cli.output import check_target, count, print_line, progress_bar, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +61,8 @@ def predict(
     """
     from shoal_service.cli.readers import BadRows, open_points
 
-    if out is not None and not out.parent.is_dir():
-        raise CommandError(f"cannot write {out}: the folder {out.parent} does not exist")
+    if out is not None:
+        check_target(out, file)
     with (
         server.connect() as client,
         open_points(

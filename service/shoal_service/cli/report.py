@@ -12,7 +12,7 @@ import shoal_service
 from shoal_service.cli import options
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.model_options import ONE_PASS, BatchOptions, ModelOptions, OnePassOptions, estimator_settings
-from shoal_service.cli.output import count, print_json, print_line, stderr_console
+from shoal_service.cli.output import check_target, count, print_json, print_line, stderr_console
 
 REPORT = "Report"
 CHUNK_ROWS = 200
@@ -95,8 +95,7 @@ def _check_paths(file: str, output: Path) -> None:
     """Refuse before the fit what would fail after it."""
     if file == "-":
         raise CommandError("a report reads its file twice, which stdin does not allow; save the points to a file first")
-    if not output.absolute().parent.is_dir():
-        raise CommandError(f"cannot write {output}: the folder {output.absolute().parent} does not exist")
+    check_target(output, file)
     from shoal.plotting.figures import require_matplotlib
 
     try:

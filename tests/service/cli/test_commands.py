@@ -320,6 +320,9 @@ def test_failure_in_the_middle_says_what_is_stored(
         (["ingest", "{tmp}/x.npy", "--columns", "9"], "columns are 0 to 1"),
         (["predict", "{tmp}/nan.npy"], "row 1 "),
         (["predict", "{tmp}/x.npy", "--out", "{tmp}/no/folder.npy"], "does not exist"),
+        (["predict", "{tmp}/x.npy", "--out", "{tmp}/x.npy"], "is the file that is read"),
+        (["fit", "{tmp}/x.npy", "--save", "{tmp}/../{name}/x.npy"], "is the file that is read"),
+        (["ingest", "{tmp}/x.npy", "--on-bad", "report", "{tmp}/x.npy"], "is the file that is read"),
         (["components", "--port", "1", "--url", "x"], "remove --port"),
         (["components", "--nonsense"], "nonsense"),
         (["ingest"], "FILE"),
@@ -347,13 +350,14 @@ def test_wrong_commands_and_files_are_exit_2(
     np.save(tmp_path / "nan.npy", np.array([[1.0, 2.0], [np.nan, 1.0]]))
     (tmp_path / "empty.csv").touch()
     (tmp_path / "timeless.csv").write_text("x,at\n1,5\n2,\n")
-    given = [a.replace("{tmp}", str(tmp_path)) for a in arguments]
+    given = [a.replace("{tmp}", str(tmp_path)).replace("{name}", tmp_path.name) for a in arguments]
     if given[0] in ("ingest", "predict") and len(given) > 1:
         given += ["--url", url]
     said = shoal(*given)
     assert said.exit_code == ExitCode.USAGE, said.output
     assert words in said.stderr
     assert said.stdout == ""
+    np.testing.assert_array_equal(np.load(file), X)
 
 
 def test_settings_are_listed_with_what_they_do(shoal: Shoal) -> None:

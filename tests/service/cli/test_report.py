@@ -226,6 +226,7 @@ def test_help_does_not_promise_stdin(shoal: Shoal) -> None:
     [
         (["-"], "reads its file twice"),
         (["x.npy", "--output", "/no/such/folder/r.html"], "does not exist"),
+        (["x.npy", "--output", "x.npy"], "is the file that is read"),
         (["x.npy", "--clusters", "2", "--resolution", "1"], "give one of them"),
         (["x.npy", "--refine", "--method", "vdp"], "--refine is for one-pass methods"),
         (["missing.npy"], "cannot read missing.npy"),
