@@ -52,7 +52,10 @@ endpoints = Endpoints("streams")
 )  # fmt: skip
 async def streams(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Largest number of streams on a page.")] = 1_000,
+    limit: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_LIMIT, description="Largest number of streams on a page. Without it, all are on one."),
+    ] = None,
     cursor: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
     name: Annotated[
         str,
