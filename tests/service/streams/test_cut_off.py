@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal_service.errors import StreamGoneError
+from shoal_service.errors import UnknownStreamError
 from shoal_service.store import EntryKind
 from shoal_service.streams import stream as stream_module
 from shoal_service.wire import Points
@@ -149,10 +149,10 @@ async def test_a_stream_made_again_behind_our_back_is_found_by_whoever_asks(runn
         assert registry.known.loaded[0].record.incarnation == "another"
 
 
-async def test_a_stream_that_is_gone_for_good_is_said_to_be_gone(running: Any) -> None:
+async def test_a_stream_that_another_process_deleted_is_unknown(running: Any) -> None:
     registry = running.begin()
     await registry.create("s", {"n_features": 2})
     running.store.delete_stream("s")
-    with pytest.raises(StreamGoneError):
+    with pytest.raises(UnknownStreamError):
         await registry.describe("s")
     assert registry.known.loaded == []
