@@ -25,7 +25,7 @@ from shoal_service.streams.refinement.service import RefinementService
 from shoal_service.streams.refinement.worker import RefinementWorker
 from shoal_service.wire import Points
 
-SMALL = {"n_features": 2, "warmup_points": 200, "window": 2000}
+SMALL = {"family": "gaussian", "n_features": 2, "warmup_points": 200, "window": 2000}
 
 
 @pytest.fixture
