@@ -582,7 +582,7 @@ def test_long_names_in_other_scripts_fit_a_phone_and_are_cut_at_their_own_end(
         " window.written.push(text); return fill.call(this, text, ...rest); };"
     )
     page = opened.open("/s/scripts/map")
-    page.wait_for_function("window.written.some((text) => text.includes('درجة'))")
+    page.wait_for_function("() => window.written.some((text) => text.includes('درجة'))")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     (name,) = page.evaluate("[...new Set(window.written.filter((text) => text.includes('درجة')))]")
     assert name[0] == "\u2068"  # alone in its direction, so that the dots stand where it was cut

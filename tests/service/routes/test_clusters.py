@@ -22,7 +22,7 @@ def columns() -> np.ndarray:
 
 
 async def test_clusters_are_those_of_the_library(running: Any, columns: np.ndarray) -> None:
-    await running.http.put("/streams/s", json={"n_features": 2, "refinement": None})
+    await running.http.put("/streams/s", json={"n_features": 2, "family": "gaussian", "refinement": None})
     await running.learn(columns, "/streams/s/ingest")
     model = StreamingDPMixture(refinement=None).fit(columns)
     for params, found in (
@@ -131,7 +131,7 @@ async def test_stability_is_that_of_the_library_on_the_points_of_the_window(runn
     rng = np.random.default_rng(3)
     centres = np.array([[0.0, 0.0], [25.0, 0.0], [0.0, 25.0], [25.0, 25.0]])
     x = centres[rng.integers(4, size=1_500)] + rng.normal(size=(1_500, 2))
-    settings = {"n_features": 2, "refinement": None, "warmup_points": 200, "window": 600}
+    settings = {"n_features": 2, "family": "gaussian", "refinement": None, "warmup_points": 200, "window": 600}
     await running.http.put("/streams/s", json=settings)
     await running.learn(x, "/streams/s/ingest")
     assert (await running.json("/streams/s/clusters"))["stability"] is None
@@ -147,7 +147,7 @@ async def test_stability_is_that_of_the_library_on_the_points_of_the_window(runn
 
 
 async def test_stability_without_a_window_or_with_few_points_is_refused(running: Any) -> None:
-    await running.http.put("/streams/s", json={"n_features": 2, "window": 0})
+    await running.http.put("/streams/s", json={"n_features": 2, "family": "gaussian", "window": 0})
     await running.learn(np.random.default_rng(0).normal(size=(30, 2)), "/streams/s/ingest")
     reply = await running.http.get("/streams/s/clusters", params={"stability": "true"})
     assert (reply.status_code, reply.json()["type"]) == (409, "/problems/not-refinable")

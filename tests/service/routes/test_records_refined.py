@@ -15,7 +15,7 @@ from shoal_service.streams.refinement import child, process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 JSON = {"Content-Type": "application/json"}
-GRID = {"n_features": 2, "warmup_points": 200, "window": 2000, "refinement": None}
+GRID = {"family": "gaussian", "n_features": 2, "warmup_points": 200, "window": 2000, "refinement": None}
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from shoal_service.wire.models import RefinementOut, RefinementsOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 JSON = {"Content-Type": "application/json"}
-SMALL = {"n_features": 2, "warmup_points": 200, "window": 2000, "refinement": None}
+SMALL = {"family": "gaussian", "n_features": 2, "warmup_points": 200, "window": 2000, "refinement": None}
 
 
 @pytest.fixture(autouse=True)

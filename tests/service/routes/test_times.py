@@ -21,7 +21,7 @@ HOUR = 3_600.0
 START = 1_767_225_600.0
 """2026-01-01, a multiple of every step."""
 NOW = START + 30 * 86_400.0
-SETTINGS = {"n_features": 2, "half_life": "1h", "warmup_points": 50, "refinement": None}
+SETTINGS = {"family": "gaussian", "n_features": 2, "half_life": "1h", "warmup_points": 50, "refinement": None}
 
 
 class Clock:

@@ -65,7 +65,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "three, by time": {"partitions": 3, "half_life": "12h", "family": "diagonal"},
     "no window": {"partitions": 2, "refinement": None, "window": 0},
 }
-COMMON = {"n_features": 2, "warmup_points": 300, "novelty_rate": 0.005, "window": 2_000}
+COMMON = {"family": "gaussian", "n_features": 2, "warmup_points": 300, "novelty_rate": 0.005, "window": 2_000}
 
 
 @pytest.mark.parametrize(
