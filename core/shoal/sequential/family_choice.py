@@ -12,8 +12,9 @@ place of the domain's default only if three things hold in refined trials (`fami
   are more than one. Agreement is the adjusted Rand index (Ben-Hur, Elisseeff and Guyon 2002, with disjoint halves).
 
 Refined trials cost about a second, and with 128 features or more they are left out. A cheap trial of one pass comes
-first. It leaves out families that predict much worse, and those with too few rows a component. A family with heavy
-tails (`has_latent_variables`) needs more of them: with few rows, the predictive density of any family has heavy tails.
+first. It leaves out families that predict much worse, and those with too few rows a component, unless the default has
+even fewer. A family with heavy tails (`has_latent_variables`) needs more of them: with few rows, the predictive density
+of any family has heavy tails.
 
 Whole numbers have probabilities under families of counts, and densities under families of real numbers. The latter
 learn and predict rows with uniform noise of width one added. The mean log density of these is at most the log
@@ -51,7 +52,7 @@ MOST_COMPONENTS = 1.25
 
 FEWEST_ROWS_OF_ONE = 15
 """Rows a component, on average, below which one pass shows that a family splinters. It stays in the comparison if the
-default splinters more: with words of long texts, a Poisson component had two texts, and a negative binomial one 16."""
+default splinters more: in 1,000 long texts a Poisson component had one text, and a negative binomial one had eight."""
 
 ROWS_A_FEATURE = 2
 """Rows a component and feature from which heavy tails can be told from few rows."""
