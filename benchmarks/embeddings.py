@@ -1,8 +1,9 @@
 """Embeddings of hundreds of features: agreement, held-out density, CPU time and memory of the ways to cluster them.
 
-Run: python benchmarks/embeddings.py [--set drawn news] [--way subspace ...]. A run replaces older lines of its cases.
+Run: python benchmarks/embeddings.py [--set drawn long news] [--way subspace ...]. A run replaces older lines of them.
 
 `drawn`: unit vectors with one direction in common and sixty clusters of Zipf sizes, 384, 768 and 1,536 features.
+`long`: the same in 1,536 features, with 100,000 rows to learn in place of 20,000.
 `news` (SHOAL_DATA=folder with news_t_stream.npz, and the packages `wordllama`, `safetensors` and `tokenizers`):
 titles as the mean of their words' vectors, 256 features, in the order of the stream and shuffled. Four fifths are
 learned, the last fifth is held out.
@@ -37,20 +38,20 @@ from shoal import StreamingDPMixture
 from shoal.points.arrays import Array, IntArray
 
 BATCH, WARM_UP, DIRECTIONS = 500, 1_000, 32
-DRAWN_ROWS, DRAWN_HELD, CLUSTERS = 20_000, 4_000, 60
+DRAWN_ROWS, LONG_ROWS, DRAWN_HELD, CLUSTERS = 20_000, 100_000, 4_000, 60
 WAYS = ("subspace", "gaussian on components", "von_mises_fisher", "von_mises_fisher in one pass", "k-means told K")
 COLUMNS = ("data", "way", "components", "true", "each batch", "held out", "log density", "us a row", "MiB")
 RESULTS = Path(__file__).parent / "results" / "embeddings.csv"
 
 
-def drawn(n_features: int) -> tuple[Array, IntArray, int]:
+def drawn(n_features: int, n_rows: int = DRAWN_ROWS) -> tuple[Array, IntArray, int]:
     """Unit vectors, their clusters, and how many rows are to be learned."""
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, CLUSTERS + 1)
-    z = rng.choice(CLUSTERS, size=DRAWN_ROWS + DRAWN_HELD, p=share / share.sum())
+    z = rng.choice(CLUSTERS, size=n_rows + DRAWN_HELD, p=share / share.sum())
     common, own = rng.normal(size=n_features), rng.normal(size=(CLUSTERS, n_features))
     x = 0.6 * common + 0.5 * own[z] + 0.5 * rng.normal(size=(len(z), n_features))
-    return x / np.linalg.norm(x, axis=1, keepdims=True), z, DRAWN_ROWS
+    return x / np.linalg.norm(x, axis=1, keepdims=True), z, n_rows
 
 
 def news(order: str) -> tuple[Array, IntArray, int]:
@@ -109,7 +110,10 @@ def model_of(way: str, x: Array, n_clusters: int) -> tuple[Any, Array]:
 def measure(data: str, way: str) -> list[str]:
     """One case: a line of the table."""
     kind, _, what = data.partition(" ")
-    x, z, n = drawn(int(what)) if kind == "drawn" else news(what)
+    if kind == "news":
+        x, z, n = news(what)
+    else:
+        x, z, n = drawn(int(what), DRAWN_ROWS if kind == "drawn" else LONG_ROWS)
     for _ in range(2):  # kernels are loaded in the first turn
         model, rows = model_of(way, x, CLUSTERS)
         for start in range(0, 2 * WARM_UP, BATCH):
@@ -143,13 +147,14 @@ def measure(data: str, way: str) -> list[str]:
 
 def cases(kinds: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, str]]:
     sets = [f"drawn {d}" for d in (384, 768, 1536)] if "drawn" in kinds else []
+    sets += ["long 1536"] if "long" in kinds else []
     sets += ["news in time", "news shuffled"] if "news" in kinds else []
     return ((data, way) for data in sets for way in ways)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", choices=("drawn", "news"), nargs="+", default=["drawn"])
+    parser.add_argument("--set", choices=("drawn", "long", "news"), nargs="+", default=["drawn"])
     parser.add_argument("--way", choices=WAYS, nargs="+", default=WAYS)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
