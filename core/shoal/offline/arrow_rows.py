@@ -124,6 +124,8 @@ def _schema_of(arrow: _Arrow, whole: Any, fragment: Any, names: list[str], path:
                 )
         elif not _is_read_as_others(arrow.pa, own.field(name).type):
             field = own.field(name)
+        if arrow.pa.types.is_dictionary(field.type):
+            field = field.with_type(field.type.value_type)
         if not _is_points(arrow.pa, field.type, _is_list(arrow.pa, field.type)):
             raise SettingError(f"column {name!r} holds {field.type} in {path}; choose columns of numbers")
         fields.append(field)

@@ -42,6 +42,14 @@ def test_blocks_hold_all_rows_in_order_whatever_the_format(tmp_path: Path) -> No
         np.testing.assert_array_equal(rows_of(found), X)
 
 
+def test_dictionaries_of_numbers_are_read_as_their_values(tmp_path: Path) -> None:
+    whole = table(X[:9].round())
+    coded = pa.table([column.dictionary_encode() for column in whole.columns], whole.column_names)
+    with pa.ipc.new_file(tmp_path / "x.arrow", coded.schema) as writer:
+        writer.write_table(coded)
+    np.testing.assert_array_equal(rows_of(open_dataset(tmp_path / "x.arrow")), X[:9].round())
+
+
 def test_row_groups_are_gathered_into_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.offline.arrow_rows.block_rows", lambda width: BLOCK_ROWS)
     parquet.write_table(table(X), tmp_path / "x.parquet", row_group_size=30_000)

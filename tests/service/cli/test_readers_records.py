@@ -49,10 +49,13 @@ def as_parquet(path: Path) -> Path:
     return path
 
 
-def as_arrow(path: Path, *, stream: bool = False) -> Path:
+def as_arrow(path: Path, *, stream: bool = False, dictionaries: bool = False) -> Path:
     new = pa.ipc.new_stream if stream else pa.ipc.new_file
-    with path.open("wb") as file, new(file, as_table().schema) as out:
-        out.write_table(as_table(), max_chunksize=2)
+    table = as_table()
+    if dictionaries:
+        table = pa.table([column.dictionary_encode() for column in table.columns], table.column_names)
+    with path.open("wb") as file, new(file, table.schema) as out:
+        out.write_table(table, max_chunksize=2)
     return path
 
 
@@ -74,6 +77,7 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "x.arrow": as_arrow,
     "x.feather": as_arrow,
     "unnamed": as_arrow,
+    "dictionaries.arrow": lambda path: as_arrow(path, dictionaries=True),
     "x.arrows": lambda path: as_arrow(path, stream=True),
     "unnamed-stream": lambda path: as_arrow(path, stream=True),
 }

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from wire_bodies import ARROW, JSON, LIMITS, NDJSON, arrow_body, same
 
-from shoal_service.errors import MalformedBodyError, ParameterError, RecordFieldError
+from shoal_service.errors import ParameterError, RecordFieldError
 from shoal_service.wire import RecordColumns, decode, fields_from_log, request_digest, to_log
 
 X = np.random.default_rng(5).normal(size=(4, 2))
@@ -154,6 +154,19 @@ def test_a_retry_with_other_columns_is_another_request() -> None:
     assert len(digests | {bare, request_digest(b"x", ARROW, None, RecordColumns(None, "a"))}) == 4
 
 
-def test_a_dictionary_of_keys_is_refused_with_what_to_do() -> None:
-    with pytest.raises(MalformedBodyError, match=r"a column holds a dictionary; send its values, .*cast"):
-        decode(as_arrow(id=pa.array(["a", "b", "a", "d"]).dictionary_encode()), ARROW, LIMITS, columns=COLUMNS)
+def test_dictionaries_are_read_as_their_values() -> None:
+    """pandas writes a column of categories so, of texts and of numbers."""
+    names = ("id", "x", "when", "n", "host")
+    days = np.array(["2026-01-31", "2026-01-31", "2026-02-01"], "M8[ns]")
+    plain: dict[str, Any] = {"id": ["a", "b", "a"], "x": [1.5, 2.5, 1.5], "when": days, "n": [2, 2, None]}
+    plain["host"] = ["h", None, "h"]
+    columns = RecordColumns("id", "when", ("n", "host"))
+
+    def logged(arrays: list[Any]) -> bytes:
+        points = decode(arrow_body(pa.record_batch(arrays, names)), ARROW, LIMITS, columns=columns)
+        np.testing.assert_array_equal(points.x, np.array([[1.5], [2.5], [1.5]]))
+        assert points.names == ("x",)
+        return to_log(points)
+
+    arrays = [pa.array(plain[name]) for name in names]
+    assert logged([array.dictionary_encode() for array in arrays]) == logged(arrays)

@@ -15,7 +15,6 @@ from shoal_service.errors import MalformedBodyError
 from shoal_service.wire import Texts, decode, errors_naming_features, parse_points_query
 from shoal_service.wire.decoder.frames import DecodeRequest
 from shoal_service.wire.decoder.process import DecoderProcess
-from shoal_service.wire.record_columns import RecordColumns
 
 TEXTS = msgspec.structs.replace(LIMITS, texts=True)
 ROWS = [[1.5, "b", 0], [2.5, "a", 1], [3.5, "b", 2]]
@@ -136,13 +135,6 @@ def test_dictionaries_of_texts_are_texts_and_each_batch_may_have_its_own() -> No
         decode(arrow_body(first), ARROW, LIMITS)
     with pytest.raises(MalformedBodyError, match="compressed"):
         decode(arrow_body(batch([f"word {i}" for i in range(500)], [1.0] * 500), compression="zstd"), ARROW, TEXTS)
-    numbers = pa.record_batch([pa.array([1.5, 1.5]).dictionary_encode()], ["cpu"])
-    with pytest.raises(NotNumericError, match="'cpu' holds dictionary"):
-        decode(arrow_body(numbers), ARROW, TEXTS)
-    beside = RecordColumns(key="region", time=None, payload=(), weight=None)
-    coded = pa.record_batch([*first.columns, first.column(0)], ["region", "cpu", "zone"])
-    with pytest.raises(MalformedBodyError, match="'region' holds a dictionary"):
-        decode(arrow_body(coded), ARROW, TEXTS, columns=beside)
 
 
 def test_what_a_broken_stream_with_dictionaries_holds_is_refused_or_points() -> None:

@@ -16,7 +16,7 @@ from shoal_service.cli.readers.bad_rows import BadRowError, BadRows, RowPlace
 from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.cli.readers.table import ACCEPT_MISSING, checked_text, features_and_fields
 from shoal_service.errors import RecordFieldError
-from shoal_service.wire.formats import fields_of_batch
+from shoal_service.wire.formats import fields_of_batch, without_dictionary
 from shoal_service.wire.record_columns import RecordColumns
 
 CHUNK_ROWS, CHUNK_BYTES = 8_192, 4 << 20
@@ -116,7 +116,7 @@ class ColumnReader:
                 f"{self._bad.file} has a column of lists, {lists[0].name!r}, and others; choose one kind with --columns"
             )
         for field in fields:
-            kind = field.type.value_type if lists else field.type
+            kind = field.type.value_type if lists or self._pa.types.is_dictionary(field.type) else field.type
             number = self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind)
             if not number and field.name not in self._texts:
                 raise CommandError(
@@ -161,7 +161,7 @@ class ColumnReader:
 
     def chunk(self, batch: Any, done: int) -> Chunk:
         """Checked rows of a batch: float32 if all columns have single precision, else float64. `done`: rows before."""
-        columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
+        columns = self._features(batch)
         listed = self._is_list(columns[0].type)
         faults = self._ragged(columns[0]) if listed else self._nulls(columns) | self._bad_texts(columns)
         for i, fault in sorted(faults.items()):
@@ -170,7 +170,7 @@ class ColumnReader:
         if faults:
             rows = np.setdiff1d(rows, list(faults))
             batch = batch.filter(self._pa.array(np.isin(np.arange(batch.num_rows), rows)))
-            columns = [batch.column(batch.schema.get_field_index(name)) for name in self._names]
+            columns = self._features(batch)
         if listed:
             values = _floats(columns[0].flatten())
             x = values.reshape(len(rows), self._width or 0)
@@ -181,6 +181,10 @@ class ColumnReader:
         fields = Fields(*fields_of_batch(self._pa, batch, self._records)) if self._records else None
         chunk = checked_chunk(x, "row", done + rows, self._bad, fields=fields, labels=self._label)
         return chunk._replace(names=self._feature_names)
+
+    def _features(self, batch: Any) -> list[Any]:
+        columns = (batch.column(batch.schema.get_field_index(name)) for name in self._names)
+        return [without_dictionary(self._pa, column) for column in columns]
 
     def _values(self, name: str, column: Any) -> npt.NDArray[Any]:
         """A column as floats, or as texts without spaces around them."""

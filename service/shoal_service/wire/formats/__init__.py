@@ -1,6 +1,6 @@
 """Formats in which points are written: each is read to a checked table, or refused with the first bad row."""
 
-from shoal_service.wire.formats.arrow_fields import fields_of_batch
+from shoal_service.wire.formats.arrow_fields import fields_of_batch, without_dictionary
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.log_payload import (
@@ -31,4 +31,5 @@ __all__ = [
     "times_from_log",
     "to_log",
     "weights_from_log",
+    "without_dictionary",
 ]

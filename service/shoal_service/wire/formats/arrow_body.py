@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shoal.errors import NotNumericError, ShapeError
 from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
 from shoal_service.wire.feature_names import errors_naming_features
-from shoal_service.wire.formats.arrow_fields import fields_of_batch, joined
+from shoal_service.wire.formats.arrow_fields import fields_of_batch, is_text, joined, values_of, without_dictionary
 from shoal_service.wire.formats.text_rows import places_of
 from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
@@ -44,8 +44,8 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
             columns.check_in(names)
         features = [i for i, name in enumerate(names) if not columns or name not in columns.named]
         width, dtype = _shape_of(pa, [schema.field(i) for i in features], limits.texts)
-        if limits.texts and any(pa.types.is_dictionary(schema.field(i).type) for i in features):
-            batches = _batches_with_dictionaries(pa, body, messages, [schema.field(i).name for i in features])
+        if any(pa.types.is_dictionary(field.type) for field in schema):
+            batches = _batches_with_dictionaries(pa, body, messages)
         else:
             batches = [_batch(pa, message, schema) for message in messages]
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, struct.error) as error:
@@ -59,7 +59,7 @@ def decode_arrow(body: Body, limits: WireLimits, columns: RecordColumns | None =
         raise LimitError(
             f"the body holds {n_rows * width} numbers, the limit is {limits.max_values}; send smaller batches"
         )
-    batches = [batch for batch in batches if batch.num_rows]
+    batches = [_without_dictionaries(pa, batch, features) for batch in batches if batch.num_rows]
     names = _feature_names(pa, [schema.field(i) for i in features])
     with errors_naming_features(names):
         batches, texts = _without_texts(pa, batches, features, limits.holes) if limits.texts else (batches, None)
@@ -111,18 +111,23 @@ def _shape_of(pa: Any, fields: Sequence[Any], texts: bool) -> tuple[int, npt.DTy
     if lists and len(kinds) > 1:
         raise ShapeError(f"the Arrow stream has a column of lists and {len(kinds) - 1} other(s); {_EXPECTED}")
     for field in fields:
-        kind = field.type.value_type if lists else field.type
-        text = texts and not lists and _holds_texts(pa, kind)
+        kind = field.type.value_type if lists or pa.types.is_dictionary(field.type) else field.type
+        text = texts and not lists and is_text(pa, kind)
         if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise NotNumericError(f"column {field.name[:40]!r} holds {str(field.type)[:60]}; {_EXPECTED}")
-    numbers = [lists[0].value_type] if lists else kinds
+    numbers = [kind.value_type if lists or pa.types.is_dictionary(kind) else kind for kind in kinds]
     single = all(pa.types.is_floating(kind) and kind.bit_width <= 32 for kind in numbers)
     return lists[0].list_size if lists else len(kinds), np.float32 if single else np.float64
 
 
-def _holds_texts(pa: Any, kind: Any) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _without_dictionaries(pa: Any, batch: Batch, features: Sequence[int]) -> Batch:
+    """A batch with numbers in the place of dictionaries of numbers."""
+    for i in features:
+        field = batch.schema.field(i)
+        column = without_dictionary(pa, batch.column(i))
+        if column.type != field.type:
+            batch = batch.set_column(i, field.name, column)
+    return batch
 
 
 def _without_texts(
@@ -132,9 +137,9 @@ def _without_texts(
     found = []
     for place, i in enumerate(features):
         field = batches[0].schema.field(i)
-        if not _holds_texts(pa, field.type):
+        if not is_text(pa, field.type.value_type if pa.types.is_dictionary(field.type) else field.type):
             continue
-        values = [value for batch in batches for value in _texts(pa, batch.column(i))]
+        values = [value for batch in batches for value in values_of(pa, batch.column(i))]
         numbers, texts = places_of(values, place, holes=holes)
         found.append((place, texts))
         ends = np.cumsum([0, *(batch.num_rows for batch in batches)])
@@ -143,14 +148,6 @@ def _without_texts(
             for batch, start, end in zip(batches, ends[:-1], ends[1:], strict=True)
         ]
     return batches, tuple(found) or None
-
-
-def _texts(pa: Any, column: Any) -> list[Any]:
-    """The values of a column of texts. Those of a dictionary are not copied, as a long one may be in every row."""
-    if not pa.types.is_dictionary(column.type):
-        return list(column.to_pylist())
-    words = column.dictionary.to_pylist()
-    return [None if place is None else words[place] for place in column.indices.to_pylist()]
 
 
 def _feature_names(pa: Any, fields: Sequence[Any]) -> tuple[str, ...] | None:
@@ -167,25 +164,17 @@ def _batch(pa: Any, message: Any, schema: Any) -> Batch:
     return batch
 
 
-def _batches_with_dictionaries(pa: Any, body: Body, messages: Sequence[Any], features: Sequence[str]) -> list[Batch]:
-    """Read all batches of a stream whose features may be places in dictionaries, which are messages of their own."""
+def _batches_with_dictionaries(pa: Any, body: Body, messages: Sequence[Any]) -> list[Batch]:
+    """Read all batches of a stream with columns that are places in dictionaries, which are messages of their own."""
     for message in messages:
         _check_message(message, ("record batch", "dictionary"))
-    reader = pa.ipc.open_stream(pa.py_buffer(body))
-    for field in reader.schema:
-        if pa.types.is_dictionary(field.type) and field.name not in features:
-            raise MalformedBodyError(f"column {field.name[:40]!r} holds a dictionary; send texts for keys and payloads")
-    batches = list(reader)
+    batches = list(pa.ipc.open_stream(pa.py_buffer(body)))
     for batch in batches:
         batch.validate(full=True)
     return batches
 
 
 def _check_message(message: Any, kinds: Sequence[str]) -> None:
-    if message.type == "dictionary" and message.type not in kinds:
-        raise MalformedBodyError(
-            "a column holds a dictionary; send its values, in pyarrow column.cast(column.type.value_type)"
-        )
     if message.type not in kinds:
         raise MalformedBodyError(f"the Arrow stream holds a {message.type} between its batches; {_EXPECTED}")
     if _is_compressed(message.metadata, in_dictionary=message.type == "dictionary"):

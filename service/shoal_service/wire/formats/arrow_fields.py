@@ -55,8 +55,28 @@ def _payload(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def without_dictionary(pa: Any, column: Any) -> Any:
+    """A column with its values in the place of a dictionary of them. Texts stay, as a long one may be in every row."""
+    if not pa.types.is_dictionary(column.type) or is_text(pa, column.type.value_type):
+        return column
+    return column.dictionary_decode()
+
+
+def is_text(pa: Any, kind: Any) -> bool:
+    """Whether a type is one of texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def values_of(pa: Any, column: Any) -> list[Any]:
+    """The values of a column as Python objects; None for a null. Equal texts of a dictionary are one object."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    words = column.dictionary.to_pylist()
+    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+
+
 def _times(pa: Any, batch: Any, name: str) -> Any:
-    column = batch.column(batch.schema.get_field_index(name))
+    column = without_dictionary(pa, batch.column(batch.schema.get_field_index(name)))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         return _without_nanoseconds(pa, column).to_numpy(zero_copy_only=False)
     return _values(pa, batch, name)
@@ -68,13 +88,14 @@ def _values(pa: Any, batch: Any, name: str) -> list[Any]:
     Nested types and views are refused: a short body can hold them with any number of elements.
     """
     column = batch.column(batch.schema.get_field_index(name))
-    if not any(check(column.type) for check in _plain_types(pa)):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(check(kind) for check in _plain_types(pa)):
         raise RecordFieldError(
             f"column {name[:60]!r} holds {str(column.type)[:60]}; fields of records take text, numbers, "
             "booleans, dates and timestamps"
         )
     try:
-        return _without_nanoseconds(pa, column).to_pylist()  # type: ignore[no-any-return]
+        return values_of(pa, _without_nanoseconds(pa, without_dictionary(pa, column)))
     except (pa.ArrowException, ValueError, OverflowError) as error:
         words = str(error).splitlines() or [type(error).__name__]
         raise RecordFieldError(f"column {name[:60]!r} cannot be read: {words[0][:200]}; leave it out") from None
