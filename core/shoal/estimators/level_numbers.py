@@ -9,6 +9,7 @@ import numpy as np
 from shoal.errors import SettingError
 from shoal.families import FAMILIES, family_exists, known_family
 from shoal.mixture import category_columns_of
+from shoal.points.arrays import unmasked
 from shoal.points.frames import column_names
 from shoal.points.levels import LevelNames, budget_bytes, extended, numbers_of, texts_of
 from shoal.points.rows import issparse
@@ -109,7 +110,7 @@ def _width(X: Any) -> int:
 def _table(X: Any) -> Any:
     """A copy of rows as an array (N, D) of objects; None where they are no table."""
     try:
-        table = np.array(X, dtype=object)
+        table = np.array(unmasked(X), dtype=object)
     except ValueError:  # rows of different lengths
         return None
     return table if table.ndim == 2 else None

@@ -12,7 +12,7 @@ from shoal.errors import InputError, NotFiniteError, NotNumericError, ShapeError
 from shoal.families import FAMILIES, check_columns, family_exists, known_family
 from shoal.mixture import LATEST_TIME, MAX_FEATURE_NAME
 from shoal.offline import is_dataset
-from shoal.points.arrays import Array
+from shoal.points.arrays import Array, unmasked
 from shoal.points.domains import REAL, Domain
 from shoal.points.frames import column_names, moments_of
 from shoal.points.rows import Points, issparse
@@ -50,6 +50,7 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
             "files and data sets on disk are read by DPMixture.fit and DPMixture.write_predictions only; read the rows "
             "and give them as an array or a data frame"
         )
+    X = unmasked(X)
     if not reset and _as_before(estimator, X):
         with suppress(NotFiniteError):  # scikit-learn raises its own error below
             return domain.points(X, holes=holes)
@@ -64,8 +65,7 @@ def checked_points(estimator: Any, X: Any, domain: Domain, *, reset: bool, holes
         x = validate_data(estimator, X, reset=reset, **rules)
     except ValueError:
         _refuse_text(X)
-        if not holes:
-            _refuse_missing(estimator, X)
+        _refuse_not_finite(estimator, X, domain, holes)
         raise
     return domain.points(x, holes=holes)
 
@@ -87,22 +87,29 @@ def _refuse_text(X: Any) -> None:
                 ) from None
 
 
-def _refuse_missing(estimator: Any, X: Any) -> None:
-    """Raise NotFiniteError for the first NaN of a table, with its row and feature. scikit-learn names neither."""
-    if getattr(getattr(X, "dtype", None), "kind", "f") == "c" or issparse(X):
+def _refuse_not_finite(estimator: Any, X: Any, domain: Domain, holes: bool) -> None:
+    """Raise NotFiniteError for the first NaN or infinity of a table, with its row and feature. scikit-learn names
+    neither. `holes`: NaN is allowed."""
+    if getattr(getattr(X, "dtype", None), "kind", "f") == "c":
+        return
+    if issparse(X):
+        domain.points(X, holes=holes)
         return
     try:
-        missing = np.isnan(X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64))
+        x = X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
     except (TypeError, ValueError):
         return
-    if missing.ndim != 2 or not missing.any():
+    bad = np.isinf(x) if holes else ~np.isfinite(x)
+    if bad.ndim != 2 or not bad.any():
         return
-    row = int(missing.any(axis=1).argmax())
-    column = int(missing[row].argmax())
+    row = int(bad.any(axis=1).argmax())
+    column = int(bad[row].argmax())
     names = column_names(X)
     place = f"feature {names[column]!r}" if names else f"column {column}"
-    advice = ", or set missing='marginal'" if hasattr(estimator, "missing") else ""
-    raise NotFiniteError(f"row {row} holds NaN in {place}; send finite numbers{advice}", row=row)
+    missing = bool(np.isnan(x[row, column]))
+    advice = ", or set missing='marginal'" if missing and hasattr(estimator, "missing") else ""
+    value = "NaN" if missing else repr(float(x[row, column]))
+    raise NotFiniteError(f"row {row} holds {value} in {place}; send finite numbers{advice}", row=row)
 
 
 def checked_times(times: Any, n: int) -> Array:

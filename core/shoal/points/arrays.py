@@ -30,7 +30,7 @@ def as_points(points: Any, n_features: int | None = None) -> Array:
     strings, objects, complex numbers) and NotFiniteError (NaN, infinite, or |x| > 1e150); each names the first bad row.
     """
     try:
-        raw = np.asarray(points)
+        raw = np.asarray(unmasked(points))
     except ValueError as error:
         raise ShapeError(f"points do not form a table: {error}; send rows of equal length") from error
     if raw.dtype.kind not in "fiu":
@@ -46,6 +46,19 @@ def as_points(points: Any, n_features: int | None = None) -> Array:
     x = np.ascontiguousarray(raw, dtype=np.float64)
     check_finite(x)
     return x
+
+
+def unmasked(points: Any) -> Any:
+    """A masked array of NumPy as an array with a missing value, NaN or None, in each masked place; anything else as it
+    is. NumPy itself would read the numbers behind the mask."""
+    if not isinstance(points, np.ma.MaskedArray):
+        return points
+    if not np.ma.is_masked(points):
+        return points.data
+    numeric = points.dtype.kind in "fiu"
+    given = points.data.astype(np.float64 if numeric else object)
+    given[np.ma.getmaskarray(points)] = np.nan if numeric else None
+    return given
 
 
 def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.errors import NotFiniteError, counted
-from shoal.points.arrays import MAX_MAGNITUDE, check_finite, largest_magnitude
+from shoal.points.arrays import MAX_MAGNITUDE, check_finite, largest_magnitude, unmasked
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.record_points import FieldLists, Records, fields_of, joined_fields
 from shoal_service.client.text_columns import Texts, columns_of_texts, holds_texts, texts_in_place, with_places
@@ -72,7 +72,7 @@ def open_source(points: Any) -> Source:
     if is_sparse(points):
         return Source(iter([points] if points.shape[0] else []), points.shape[0])
     if hasattr(points, "__array__"):
-        table = np.asarray(points)
+        table = np.asarray(unmasked(points))
         if table.ndim != 2 and table.size:
             raise BadPointsError(
                 f"points have shape {table.shape}; send a table (N, D), one row per point (x[None, :] for one point)"
@@ -277,6 +277,7 @@ def _as_array(item: Any, row: int) -> npt.NDArray[Any]:
     if isinstance(item, list | tuple):
         _refuse_non_numbers(item, row)
     try:
+        item = unmasked(item)
         raw = np.asarray(item)
     except ValueError as error:
         raise BadPointsError(f"row {row}: the rows of a table must be of equal length", row=row) from error

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from harness.short_form import longer
-from shoal import StreamingDPMixture
-from shoal.errors import NotFiniteError, SettingError
+from shoal import DPMixture, StreamingDPMixture
+from shoal.errors import NotFiniteError, NotNumericError, SettingError
 
 RNG = np.random.default_rng(3)
 X = 8.0 * np.eye(3)[RNG.integers(3, size=1_500)] + RNG.normal(size=(1_500, 3))
@@ -103,3 +104,32 @@ def test_a_missing_value_is_refused_by_its_row_and_feature() -> None:
     model = StreamingDPMixture().partial_fit([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(NotFiniteError, match="row 0 holds NaN in column 1"):
         model.predict([[1.0, np.nan]])
+
+
+def test_an_infinity_is_refused_by_its_row_and_feature() -> None:
+    table = pd.DataFrame({"cpu": [1.0, 2.0, 3.0], "mem": [1.0, -np.inf, 3.0]})
+    for missing in ("refuse", "marginal"):
+        with pytest.raises(NotFiniteError, match=r"row 1 holds -inf in feature 'mem'; send finite numbers$"):
+            StreamingDPMixture(missing=missing).fit(table)
+    with pytest.raises(NotFiniteError, match="row 2 holds nan in column 1"):
+        StreamingDPMixture("poisson").fit(csr_array([[1.0, 2.0], [3.0, 4.0], [0.0, np.nan]]))
+
+
+def test_a_masked_value_is_a_missing_one() -> None:
+    """NumPy reads the numbers behind a mask, so they were learnt."""
+    masked = np.ma.masked_array(np.where(np.isnan(HOLED), 1e6, HOLED), mask=np.isnan(HOLED))
+    row = int(np.isnan(HOLED).any(axis=1).argmax())
+    for model in (StreamingDPMixture(), DPMixture()):
+        with pytest.raises(NotFiniteError, match=f"row {row} holds NaN"):
+            model.fit(masked[:300])
+    settings = {"missing": "marginal", "warmup_points": 100, "refinement": None}
+    model, same = (StreamingDPMixture(**settings).fit(x[:300]) for x in (masked, HOLED))
+    np.testing.assert_array_equal(model.score_samples(masked[300:400]), same.score_samples(HOLED[300:400]))
+
+
+def test_a_masked_text_is_a_missing_one() -> None:
+    rows = np.ma.masked_array([["eu", "a"], ["us", "secret"], ["eu", "b"]], mask=[[0, 0], [0, 1], [0, 0]])
+    with pytest.raises(NotNumericError, match="row 1 holds None in column 1"):
+        StreamingDPMixture("categorical").fit(rows)
+    model = StreamingDPMixture("categorical", missing="marginal").fit(rows)
+    assert model.level_names_ == {0: ["eu", "us"], 1: ["a", "b"]}

@@ -90,6 +90,7 @@ def test_no_points_are_no_batches(points: Any) -> None:
         ([[1.0], ["2"]], 1, "'2'"),
         ([[1.0], [None]], 1, "None"),
         ([[[1.0], [False]]], 1, "False"),
+        (np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [0, 1]]), 1, "not finite"),
         ([np.array([True])], 0, "bool"),
         ([np.array([1j])], 0, "complex"),
         ([[1.0, 2.0], [[1.0, 2.0], [3.0]]], 1, "equal length"),
