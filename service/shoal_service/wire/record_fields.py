@@ -160,7 +160,7 @@ def _seconds_of_moments(moments: npt.NDArray[np.datetime64]) -> npt.NDArray[np.f
 def _parsed(row: int, text: str) -> float:
     if _RFC_3339.fullmatch(text):
         try:
-            return (datetime.fromisoformat(text.upper()).astimezone(UTC) - _EPOCH).total_seconds()
+            return (_moment(text.upper()) - _EPOCH).total_seconds()
         except ValueError:  # such as the 30th of February
             pass
         except OverflowError:
@@ -172,6 +172,19 @@ def _parsed(row: int, text: str) -> float:
         "2026-01-31T12:00:00Z",
         row=row,
     )
+
+
+def _moment(text: str) -> datetime:
+    """The moment of a text of RFC 3339. A leap second is the first second after it, as seconds since 1970 have it.
+
+    Raises ValueError, also for a second 60 elsewhere than at the end of a month in UTC, and OverflowError.
+    """
+    if text[17:19] != "60":
+        return datetime.fromisoformat(text).astimezone(UTC)
+    moment = datetime.fromisoformat(f"{text[:17]}59{text[19:]}").astimezone(UTC) + timedelta(seconds=1)
+    if (moment.day, moment.hour, moment.minute) != (1, 0, 0):
+        raise ValueError("no leap second")
+    return moment
 
 
 def time_text(seconds: float) -> str:

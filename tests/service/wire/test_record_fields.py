@@ -205,6 +205,14 @@ def test_a_time_is_read_and_written_as_its_instant(text: str, seconds: float) ->
     assert checked_fields(1, times=[time_text(seconds)]).times.tolist() == [seconds]
 
 
+def test_a_leap_second_is_the_first_second_after_it() -> None:
+    """An example of RFC 3339 is "1990-12-31T15:59:60-08:00". Seconds since 1970 do not count it."""
+    texts = ["1990-12-31T15:59:60-08:00", "2016-12-31T23:59:60.5Z"]
+    assert checked_fields(2, times=texts).times.tolist() == [662688000.0, 1483228800.5]
+    with pytest.raises(RecordFieldError, match="is not RFC 3339"):
+        checked_fields(1, times=["2016-12-30T23:59:60Z"])
+
+
 def test_the_last_moment_of_the_year_9999_can_be_read() -> None:
     """A common way to write "never". As a float it rounds up to the year 10000, which has no text."""
     for text in ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999999Z"):
