@@ -439,6 +439,30 @@ def test_only_the_answer_for_the_chosen_plane_is_shown(visit: Callable[..., Visi
     assert visit().open("/").evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
 
 
+NEW_COMPONENTS = """async () => {
+    const {Scene} = await import("/static/dashboard/scene.js");
+    const sent = window.fetch;
+    const components = {ids: [3, 5], x: [0, 1], y: [0, 1], xx: [1, 1], xy: [0, 0], yy: [1, 1]};
+    let projections = 0;
+    window.fetch = async (path, ...more) => path !== "/streams/x/projection" ? sent(path, ...more)
+        : (projections += 1, new Response(JSON.stringify({incarnation: "i", log_offset: 9, origin: [0, 0],
+            axes: [[1, 0], [0, 1]], components, points: null})));
+    const live = {path: "/streams/x", clusters: {}, clusterOf: new Map([[3, 3]]), info: null, takeLabels() {},
+        async readClusters() { this.clusters = {}; this.clusterOf = new Map([[3, 3], [5, 3]]); }};
+    const scene = new Scene(live), {signal} = new AbortController();
+    const updates = [await scene.update(signal), await scene.update(signal)];
+    window.fetch = sent;
+    return [updates, [...live.clusterOf.keys()], projections];
+}"""
+
+
+def test_components_that_are_newer_than_the_clusters_have_a_cluster_when_they_are_drawn(
+    visit: Callable[..., Visit],
+) -> None:
+    """So they have its colour at once, and nothing is asked twice. For seconds after a refinement all were grey."""
+    assert visit().open("/").evaluate(NEW_COMPONENTS) == [[True, False], [3, 5], 1]
+
+
 def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:

@@ -84,15 +84,20 @@ export class LiveStream extends EventTarget {
       if (this.info !== null && info.incarnation !== this.info.incarnation) this.forget();
       this.info = info;
       this.dispatchEvent(new Event("info"));
-      const clusters = await this.askClusters(this.ends.signal);
-      if (clusters !== this.clusters) this.regroup(clusters);
-      if (this.located === null && clusters.clusters.length > 0) await this.lookForSpace();
+      await this.readClusters(this.ends.signal);
+      if (this.located === null && this.clusters.clusters.length > 0) await this.lookForSpace();
       this.note();
       if (!this.following) void this.follow();
       if (this.state === "away") this.become("live");
     } catch (error) {
       if (!this.ends.signal.aborted) this.become("away", error);
     }
+  }
+
+  /** @param {AbortSignal} signal */
+  async readClusters(signal) {
+    const clusters = await this.askClusters(signal);
+    if (clusters !== this.clusters) this.regroup(clusters);
   }
 
   async lookForSpace() {

@@ -110,6 +110,7 @@ export class Scene {
       const told = await answer.json();
       if (choice !== this.choice) return false;
       this.accept(told, whole);
+      await this.completeClusters(signal);
     } catch (error) {
       this.stale = this.stale || whole;
       throw error;
@@ -117,6 +118,17 @@ export class Scene {
       if (this.asking === choice) this.asking = null;
     }
     return true;
+  }
+
+  /**
+   * Read the clusters again if a component is newer than they are. The first clusters are read by the stream itself.
+   * @param {AbortSignal} signal
+   */
+  async completeClusters(signal) {
+    if (this.components === null || this.live.clusters === null) return;
+    if (this.components.ids.every((id) => this.live.clusterOf.has(id))) return;
+    await this.live.readClusters(signal);
+    this.asked = this.live.clusters;
   }
 
   /**
