@@ -1,7 +1,8 @@
 """Clusterer for river, with the extra `river`: rows are dictionaries, and may lack features."""
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Literal
+from copy import deepcopy
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -83,6 +84,10 @@ class DPMixtureClusterer(base.Clusterer):
         self._first: list[Mapping[Hashable, Any]] = []  # the rows of the warm-up, until it ends
         self._model = self._new()
         self._n = 0
+
+    def __copy__(self) -> Self:
+        """A clusterer that goes on from the same state by itself."""
+        return deepcopy(self)
 
     @property
     def mixture(self) -> StreamingDPMixture:

@@ -1,5 +1,6 @@
 """Scikit-learn estimator of a stream."""
 
+from copy import copy
 from functools import cache
 from typing import Any, BinaryIO, Literal, Self
 
@@ -474,6 +475,14 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_runner": None}
+
+    def __copy__(self) -> Self:
+        """An estimator with the same parameters that goes on from the same state by itself."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
+        if self.__sklearn_is_fitted__():
+            twin._fitted = copy(self._fitted)  # learning changes it in place
+        return twin
 
     def _settings(
         self, n_features: int, live_seed: int | None = None, level_names: LevelNames | None = None

@@ -227,7 +227,7 @@ def test_a_damaged_or_newer_file_is_refused(fitted: StreamingDPMixture) -> None:
 
 
 def test_pickles_and_copies_go_on_alike(fitted: StreamingDPMixture, data: np.ndarray) -> None:
-    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted), copy.copy(fitted)):
         assert twin.events_ == fitted.events_
         assert _bytes(twin) == _bytes(fitted)
         assert _bytes(twin.partial_fit(data)) != _bytes(fitted)

@@ -1,5 +1,6 @@
 """The clusterer for river: river's own checks, and the same mixture as the estimator's."""
 
+import copy
 import pickle
 import runpy
 import sys
@@ -82,6 +83,13 @@ def test_many_rows_at_once_are_the_same_rows_one_by_one() -> None:
     assert many.predict_many(pd.DataFrame(table, columns=NAMES)).tolist() == [
         *map(one.predict_one, dictionaries(table))
     ]
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    model = learnt(dictionaries(drawn(150)), warmup_points=100)
+    masses = model.mixture.masses_.copy()
+    copy.copy(model).learn_many(pd.DataFrame(drawn(20, seed=6), columns=NAMES))
+    np.testing.assert_array_equal(model.mixture.masses_, masses)
 
 
 def test_a_feature_that_appears_in_the_warmup_was_missing_before() -> None:
