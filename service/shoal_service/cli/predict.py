@@ -12,7 +12,7 @@ from shoal_service.cli import options
 from shoal_service.cli.output import check_target, count, print_line, progress_bar, stderr_console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from shoal_service.cli.readers import PointFile
     from shoal_service.client import Client, Predictions
@@ -81,7 +81,9 @@ def predict(
         if out is not None:
             _save_labels(answers, out)
         else:
-            _print(answers, as_json)
+            names = "component", "log_density", "novelty", *(("cluster",) if level is Level.CLUSTER else ())
+            if not _print(answers, None if as_json else names):
+                stderr_console().print("the file has no points")
 
 
 def _answers(
@@ -101,18 +103,25 @@ def _answers(
                 yield answer
 
 
-def _print(answers: "Iterator[Predictions]", as_json: bool) -> None:
+def _print(answers: "Iterator[Predictions]", names: "Sequence[str] | None") -> bool:
+    """Print the answers as a table with these names above, which an empty one has too; as JSON if None. Gives whether
+    there was an answer.
+    """
+    n = -1
     for n, answer in enumerate(answers):
-        if not n and not as_json:
-            print_line("component", "log_density", "novelty", *(() if answer.clusters is None else ("cluster",)))
+        if not n and names:
+            print_line(*names)
         for i in range(len(answer)):
-            if as_json:
+            if names is None:
                 typer.echo(json.dumps(_as_dict(answer, i)))
             else:
                 cluster = () if answer.clusters is None else (answer.clusters[i],)
                 numbers = repr(float(answer.log_density[i])), repr(float(answer.novelty[i]))
                 print_line(answer.components[i], *numbers, *cluster)
         sys.stdout.flush()  # so that a reader of the output sees each batch at once
+    if n < 0 and names:
+        print_line(*names)
+    return n >= 0
 
 
 def _as_dict(answer: "Predictions", i: int) -> dict[str, Any]:

@@ -140,6 +140,15 @@ def test_bars_and_ticks() -> None:
     assert sparkline([0, 5, 10, 1, float("nan")], [0, 0, 0, 1, 0], [10, 10, 10, 1, 1]) == "▁▅█▄ "
 
 
+def test_predictions_of_no_points_are_a_table_without_rows(shoal: Shoal, url: str, tmp_path: Path) -> None:
+    """A program that reads the table finds its columns."""
+    (tmp_path / "x.csv").write_text("x,y\n")
+    for level, last in (("component", "novelty"), ("cluster", "novelty\tcluster")):
+        said = shoal("predict", tmp_path / "x.csv", "--url", url, "--level", level)
+        assert (said.exit_code, said.stdout) == (0, f"component\tlog_density\t{last}\n"), said.stderr
+        assert said.stderr == "the file has no points\n"
+
+
 def test_labels_of_predict_are_saved(shoal: Shoal, url: str, file: Path, tmp_path: Path) -> None:
     shoal("ingest", file, "--url", url)
     said = shoal("predict", file, "--url", url, "--out", tmp_path / "labels.npy")
