@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.browser import Visit, running_browser
+from harness.browser import Tab, Visit, running_browser
 from harness.running_service import RunningService
 from harness.web import WEB
 
@@ -63,13 +63,24 @@ def learn(running: RunningService, name: str, body: dict[str, Any]) -> None:
     raise TimeoutError(f"stream {name} has not learnt its points within three minutes: {running.tail()}")
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Tab:
+    made = Tab(browser)
+    made.share()
+    return made
+
+
 @pytest.fixture
-def visit(browser: Any, service: RunningService) -> Iterator[Callable[..., Visit]]:
-    """Make visits, each of which must end without a complaint and without a request to another host."""
+def visit(browser: Any, service: RunningService, tab: Tab) -> Iterator[Callable[..., Visit]]:
+    """Make visits, each of which must end without a complaint and without a request to another host.
+
+    The first of a test is in the page of the visits before it, unless the test asks for one of its own.
+    """
     made: list[Visit] = []
 
-    def start(**context: Any) -> Visit:
-        made.append(Visit(browser, service.url, **context))
+    def start(own: bool = False, **context: Any) -> Visit:
+        lent = None if own or context or tab.visit is not None else tab
+        made.append(Visit(browser, service.url, lent, **context))
         return made[-1]
 
     yield start

@@ -103,7 +103,7 @@ def test_a_stream_is_made_changed_and_deleted_after_a_question(
 
 
 def test_components_that_cannot_be_read_now_are_told_and_read_again(visit: Callable[..., Visit]) -> None:
-    opened = visit()
+    opened = visit(own=True)
     opened.expected = ("503",)
     problem = {"type": "/problems/loading", "detail": "the stream is being loaded", "retryable": True}
     answers = iter([problem])
@@ -284,7 +284,7 @@ def test_the_plane_stays_until_a_person_asks_for_another(visit: Callable[..., Vi
     put(service, "moving", n_features=3, refinement=None)
     rng = np.random.default_rng(6)
     learn(service, "moving", {"points": (rng.normal(size=(60, 3)) + 8 * rng.integers(3, size=(60, 1))).tolist()})
-    page = visit().page
+    page = visit(own=True).page
     asked: list[dict[str, Any]] = []
     page.on("request", lambda one: one.url.endswith("/projection") and asked.append(one.post_data_json))
     page.goto(f"{service.url}/#/s/moving/map")
@@ -518,7 +518,7 @@ SQUARES = """async ([density, scheme]) => {
 def test_components_without_a_map_get_their_colours_as_soon_as_the_clusters_are_known(
     visit: Callable[..., Visit],
 ) -> None:
-    opened = visit()
+    opened = visit(own=True)
     page = opened.page
     page.add_init_script("const real = setInterval; setInterval = (run, ms) => (ms === 1000 ? 0 : real(run, ms));")
     held: list[Any] = []

@@ -41,25 +41,58 @@ def running_browser() -> Iterator[Any]:
             browser.close()
 
 
+class Tab:
+    """A page that visits use one after another. Opening one costs three times what a view in it does."""
+
+    def __init__(self, browser: Any, **context: Any) -> None:
+        self.visit: Visit | None = None
+        """Who uses it now."""
+        self.context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **context})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(120_000)
+        self.page.on("console", lambda message: self._heard(message.type, message.text))
+        self.page.on("pageerror", lambda error: self._heard("error", str(error)))
+        self.page.on("request", lambda request: self.visit and self.visit.requested.append(request.url))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning") and self.visit is not None:
+            self.visit.complaints.append(text)
+
+    def share(self) -> None:
+        """Refuse from now on what would stay in the page after a visit."""
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise AssertionError("what a visit adds to a page for good needs a page of its own: visit(own=True)")
+
+        for lasting in ("add_init_script", "expose_function", "expose_binding", "on"):
+            setattr(self.page, lasting, refuse)
+
+    def leave(self) -> None:
+        """End what its visit has begun, and forget what it has kept."""
+        if self.page.url.startswith("http"):
+            self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.visit = None
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.page.goto("about:blank")
+        self.context.clear_cookies()
+        self.page.set_viewport_size(DESK)
+        self.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+
 class Visit:
     """One page of a service, with what a reader of its console and of its requests would see."""
 
-    def __init__(self, browser: Any, url: str, **context: Any) -> None:
+    def __init__(self, browser: Any, url: str, tab: Tab | None = None, **context: Any) -> None:
+        """In a page of its own, unless a `tab` is given."""
         self.url = url
         self.complaints: list[str] = []
         self.requested: list[str] = []
         self.expected: tuple[str, ...] = ()
         """Parts of complaints that belong to the test."""
-        self._context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **context})
-        self.page = self._context.new_page()
-        self.page.set_default_timeout(120_000)
-        self.page.on("console", lambda message: self._heard(message.type, message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requested.append(request.url))
-
-    def _heard(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
-            self.complaints.append(text)
+        self._own = tab is None
+        self._tab = Tab(browser, **context) if tab is None else tab
+        self._tab.visit = self
+        self.page = self._tab.page
 
     def open(self, where: str) -> Any:
         """Open a place of the dashboard, given by what follows `#`."""
@@ -68,7 +101,10 @@ class Visit:
 
     def close(self) -> None:
         """End the visit. Fails if the page complained, or asked another host for anything."""
-        self._context.close()
+        if self._own:
+            self._tab.context.close()
+        else:
+            self._tab.leave()
         bad = [text for text in self.complaints if not any(part in text for part in self.expected)]
         assert not bad, bad
         elsewhere = [url for url in self.requested if not url.startswith((self.url, "data:", "blob:"))]
