@@ -195,7 +195,10 @@ class PlainSplit:
                 past_first = self._fits_first(natural) if done == 0 else past_first
                 natural[0 if past_first else 1] += self.past
                 mass[0 if past_first else 1] += self.past_mass
-            log_partition, slopes = log_partition_with_gradient(self.family, self.family.from_natural(natural))
+            try:
+                log_partition, slopes = log_partition_with_gradient(self.family, self.family.from_natural(natural))
+            except np.linalg.LinAlgError:  # as in `_log_partition`
+                return None
             now = float(log_partition.sum()) - self.reference
             now += division_entropy(self.weight, p) + float(split_gain(self.sticks, mass[0], mass[1], self.behind))
             rise, gain = now - gain, now
@@ -219,7 +222,11 @@ class PlainSplit:
         return bool(together[0] + alone[1] >= alone[0] + together[1])
 
     def _log_partition(self, natural: Array) -> Array:
-        return np.asarray(self.family.log_partition(self.family.from_natural(natural)))
+        """(K,). NaN, and so no gain, where rows lie so far out that rounding leaves nothing of the prior."""
+        try:
+            return np.asarray(self.family.log_partition(self.family.from_natural(natural)))
+        except np.linalg.LinAlgError:
+            return np.full(len(natural), np.nan)
 
 
 def overfit_correction(family: AnyFamily, weight: Array, whole: Array, points_a_row: float = 1.0) -> float:

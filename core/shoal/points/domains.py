@@ -49,6 +49,11 @@ class Domain:
     share: float = 0.0
     """Power of 1 / D that makes a point of the domain of D equal numbers; 0: no such point is asked for."""
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether every table of finite numbers is allowed, so that a value may be absurdly far out."""
+        return self.allowed is _anything and self.fault is None
+
     def points(self, points: Any, n_features: int | None = None, *, holes: bool = False) -> Points:
         """Check points (N, D) when they enter, and convert them.
 

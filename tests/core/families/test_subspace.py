@@ -278,7 +278,7 @@ def test_a_few_outliers_turn_the_directions_but_add_none() -> None:
     found = refitted(family, x, np.ones(1_000), family.empty_stats(1))
     assert isinstance(found, SubspaceGaussian)
     assert found.rank == 4
-    assert float(np.linalg.norm(found.directions.T @ new)) > 0.99
+    assert float(np.linalg.norm(found.directions.T @ new)) > 0.85  # each counts as if as far as the farthest other row
 
 
 def test_subspace_lags_behind_points_that_it_does_not_expect() -> None:

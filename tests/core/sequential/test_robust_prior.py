@@ -54,6 +54,31 @@ def test_absurd_values_do_not_hide_the_clusters(how, refinement):
     assert reason.startswith(f"{n_spoilt} of 1000 rows hold extreme values")
 
 
+@pytest.mark.parametrize("how", ["one value", "rows"])
+def test_absurd_values_leave_the_subspace_where_the_clusters_are(how):
+    """Directions and noise were those of the absurd values: all clusters were one component, for ever."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(K, size=2_000)
+    basis = np.linalg.qr(rng.normal(size=(40, 5)))[0]
+    x = (rng.normal(0.0, 6.0, (K, 5))[labels] + rng.normal(size=(2_000, 5))) @ basis.T + 0.2 * rng.normal(
+        size=(2_000, 40)
+    )
+    x, whole = spoilt(x, how, np.random.default_rng(8))
+    model = StreamingDPMixture("subspace").fit(x)
+    assert purity(model, x[whole], labels[whole]) > 0.99
+    assert model._fitted.state.prior.noise_variance < 0.2
+    (reason,) = reasons(model)
+    assert reason.startswith(f"{np.count_nonzero(~whole[:1_000])} of 1000 rows hold extreme values")
+
+
+def test_value_beside_which_rounding_leaves_nothing_of_the_prior_does_not_stop_a_fit():
+    """The search for divisions raised LinAlgError."""
+    x, labels = clusters()
+    x[500], whole = 1e50, np.arange(N) != 500
+    model = StreamingDPMixture("student", warmup_points=600).fit(x[:600])
+    assert purity(model, x[whole], labels[whole]) > 0.95
+
+
 def test_one_absurd_value_changes_the_scale_little():
     x, _ = clusters()
     plain = StreamingDPMixture(refinement=None).fit(x)

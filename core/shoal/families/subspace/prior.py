@@ -36,6 +36,7 @@ from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.predictive_cache import CacheScales, Call, as_kernels_read
 from shoal.families.prior_choices import SMALLEST, Choice
 from shoal.families.subspace import candidates, refit
+from shoal.families.subspace.outliers import absurd_components
 from shoal.families.subspace.projection import project_into, projected, row_width
 from shoal.families.subspace.types import ProjectedRows, SubspaceCache, SubspaceStats
 from shoal.points.arrays import Array, BoolArray
@@ -358,7 +359,8 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
         choice = self.inner.prior_choices(GaussianStats(stats.mass, stats.mean, stats.scatter), n_components)
         noise, n_outside = self.noise_variance, self.n_features - self.rank
         if n_outside:
-            noise = max(float(stats.outside.sum()) / (float(stats.mass.sum()) * n_outside), SMALLEST)
+            near = ~absurd_components(stats)
+            noise = max(float(stats.outside[near].sum()) / (float(stats.mass[near].sum()) * n_outside), SMALLEST)
 
         def build(*chosen: float) -> Any:
             return self.with_inner(cast("NormalInverseWishart", choice.build(*chosen)), noise)

@@ -107,8 +107,11 @@ def choose_prior(rows: Points, settings: StreamSettings, *, thorough: bool = Tru
     if blocks:
         return _of_blocks(rows, settings, blocks, thorough)
     if not settings.domain.located:
-        d = settings.n_features
-        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), _best_candidate(rows, settings, thorough))
+        d, n_rows, n_absurd = settings.n_features, len(rows), 0
+        if settings.domain.unbounded:
+            rows, n_absurd = without_absurd(np.asarray(rows))
+        prior = _best_candidate(rows, settings, thorough)
+        return AutoPrior(np.zeros(d), np.ones(d), np.zeros(d), prior, _findings(n_rows, n_absurd, 0, d, False))
     return _located(np.asarray(rows), settings, thorough)
 
 
