@@ -155,11 +155,10 @@ def members_of(
     """
     if view.snapshot is None:
         raise UnknownComponentError(f"component {component} is not known; stream {view.stream!r} has no points yet")
-    resolver = Resolver(view.snapshot)
-    if resolver.live(component) != component:
+    if component not in view.snapshot.ids:
         view.snapshot.past(component)
         return Page([], None)
-    return members(reader, resolver, component, order, limit, after, bounds_of(settings))
+    return members(reader, Resolver(view.snapshot), component, order, limit, after, bounds_of(settings))
 
 
 def changed_since(

@@ -47,6 +47,8 @@ class Resolver:
     def __init__(self, snapshot: "MixtureSnapshot | FamilyTree | None") -> None:
         self._snapshot = snapshot
         self._live = set[int]() if snapshot is None else set(snapshot.ids.tolist())
+        retired = [] if snapshot is None else snapshot.lineage.ids.tolist()
+        self._newest = max((*self._live, *retired), default=-1)
         self._successors: dict[int, int | None] = {}
 
     def of(self, assigned: int, refined: int) -> Resolved:
@@ -60,9 +62,10 @@ class Resolver:
     def live(self, component: int) -> int | None:
         """The component itself if it lives, else the oldest of those that descend from it.
 
-        The oldest, since masses change with every point: so a record moves only when a component retires.
+        The oldest, since masses change with every point: so a record moves only when a component retires. A component
+        that was born after the snapshot lives: records may be known before the snapshot that they are read with.
         """
-        if component in self._live:
+        if component in self._live or component > self._newest:
             return component
         if component not in self._successors:
             self._successors[component] = self._oldest_successor(component)

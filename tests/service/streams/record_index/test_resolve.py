@@ -65,3 +65,14 @@ def test_a_record_moves_only_when_a_component_on_its_way_retires(seed: int) -> N
                 moved += differs
                 assert after.retired_after(component, then) or not differs
     assert moved
+
+
+def test_a_record_of_a_component_that_the_snapshot_does_not_know_yet_is_not_without_one() -> None:
+    """After a restart records are known before the log is replayed, and in another process before its next snapshot."""
+    lineage = history(0)[5].lineage
+    newest = int(lineage.ids.max()) + 10
+    snapshot: Any = SimpleNamespace(ids=np.array([newest]), lineage=lineage)
+    assert Resolver(snapshot).of(newest + 1, -1) == (newest + 1, "exact")
+    assert Resolver(snapshot).of(0, newest + 2) == (newest + 2, "refined")
+    assert Resolver(None).of(3, -1) == (3, "exact")
+    assert Resolver(snapshot).of(newest - 1, -1) == (None, "inherited")
