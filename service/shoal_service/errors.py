@@ -30,7 +30,7 @@ ShoalError
     ├── SourcePositionError          the batch does not begin at the stored position of its source
     ├── SourceChangedError           the batch is from before a change of its configured source
     ├── UnknownSourceError           no source with this name
-    ├── PreconditionFailedError      If-Match did not match
+    ├── PreconditionFailedError      If-Match or If-None-Match does not hold
     ├── NoPointsYetError             the stream is empty, so nothing can be predicted
     ├── OffsetNotAppliedError        (retryable) the offset was not applied within the time allowed
     ├── DeadLetteredError            the learner could not apply the batch, which is kept as a dead letter
@@ -196,7 +196,7 @@ class UnknownSourceError(ServiceError):
 
 
 class PreconditionFailedError(ServiceError):
-    """If-Match did not match."""
+    """If-Match or If-None-Match does not hold."""
 
 
 class NoPointsYetError(ServiceError):

@@ -113,7 +113,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     ),
     service.SourceChangedError: Kind(409, "source-changed", "The source was changed, paused or deleted meanwhile"),
     service.UnknownSourceError: Kind(404, "unknown-source", "No source has this name"),
-    service.PreconditionFailedError: Kind(412, "precondition-failed", "If-Match did not match"),
+    service.PreconditionFailedError: Kind(412, "precondition-failed", "A condition of the request does not hold"),
     service.NoPointsYetError: Kind(409, "no-points", "The stream has no points yet"),
     service.OffsetNotAppliedError: Kind(504, "offset-not-applied", "The offset was not applied in time"),
     service.DeadLetteredError: Kind(422, "dead-lettered", "The learner could not apply the batch"),

@@ -169,6 +169,10 @@ def _check_matches(request: Request, record: StreamRecord) -> None:
         raise PreconditionFailedError(
             f"stream {record.name!r} is at {_etag(record)}, which If-Match does not name; read the stream again"
         )
+    if holds_already(request, _etag(record)):
+        raise PreconditionFailedError(
+            f"stream {record.name!r} exists, and If-None-Match excludes it; leave that header out to change the stream"
+        )
 
 
 def _etag(record: StreamRecord) -> str:

@@ -264,9 +264,12 @@ async def test_if_match_guards_changes_and_the_end(running: Any) -> None:
         await running.http.delete("/streams/sea", headers={"If-Match": tag}),
         await running.http.delete("/streams/sea", headers={"If-Match": f"W/{changed.headers['etag']}"}),
         await running.http.put("/streams/none", json={"n_features": 3}, headers={"If-Match": "*"}),
+        await running.http.put("/streams/sea", json={"concentration": 3.0}, headers={"If-None-Match": "*"}),
     ):
         assert reply.status_code == 412
         assert reply.json()["type"] == "/problems/precondition-failed"
+    new = await running.http.put("/streams/none", json={"n_features": 3}, headers={"If-None-Match": "*"})
+    assert new.status_code == 201
     gone = await running.http.delete("/streams/sea", headers={"If-Match": changed.headers["etag"]})
     assert gone.status_code == 204
 
