@@ -1,5 +1,6 @@
 """Bytes: equal to the bit both ways, the same every time, and refused when anything at all is wrong with them."""
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -336,11 +337,14 @@ CHANGES |= {
 """What such states did: hang or crash the learner, turn it to NaN, or refuse its own bytes later."""
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_an_intact_file_with_an_impossible_state_is_refused(small: MixtureState, change: Any) -> None:
+def test_an_intact_file_with_an_impossible_state_is_refused(small: MixtureState) -> None:
     assert from_bytes(tampered(small, lambda h, a: None))[0].n_components == 2
-    with pytest.raises(SnapshotDamagedError):
-        from_bytes(tampered(small, change))
+    accepted = []
+    for name, change in CHANGES.items():
+        with contextlib.suppress(SnapshotDamagedError):
+            from_bytes(tampered(small, change))
+            accepted.append(name)
+    assert accepted == []
 
 
 @pytest.mark.parametrize("number", [{"next_refit": 1000}, {"next_refit": 5}, {"next_refit": -1}, {"points_seen": 100}])

@@ -13,29 +13,29 @@ from shoal.sequential.one_pass import one_pass_inplace
 from shoal.sequential.passes import PassRules, Piece, new_components
 
 
-@pytest.mark.parametrize("size", [1e8, 1e20, 1e100, 1e150, 1e307])
 @pytest.mark.parametrize("d", [1, 3, 16])
-def test_far_points(sva, form, d, size):
-    rng = np.random.default_rng(d)
-    x = rng.normal(size=(300, d))
-    x[50:52] *= size
-    x[52] = -x[51]
-    x[100, 0] = size
-    x[150:160] = x[100]
-    x[200] = 5e-324
-    prior, rules = sva.prior(form, d), sva.rules(max_components=30)
-    result = sva.drive(prior, rules, x)
-    for array in [*result.components.stats, *result.components.cache, result.components.pairs, result.log_density]:
-        assert np.isfinite(array).all()
-    assert result.components.stats.mass.sum() == pytest.approx(len(x), rel=1e-12)
-    if form not in ("gaussian", "student") or size <= 1e8 or d == 1:
-        # beyond 1e16 deviations a full scale matrix holds nothing but the outlier's own direction
-        assert set(result.labels[150:160].tolist()) == {result.labels[100]}
-    again = sva.drive(prior, rules, x, start=result.components, seen=300)
-    fresh = result.components._replace(cache=refresh(prior, result.components.stats))
-    renewed = sva.drive(prior, rules, x, start=fresh, seen=300)
-    assert np.isfinite(again.log_density).all()
-    assert np.isfinite(renewed.log_density).all()
+def test_far_points(sva, form, d):
+    for size in (1e8, 1e20, 1e100, 1e150, 1e307):
+        rng = np.random.default_rng(d)
+        x = rng.normal(size=(300, d))
+        x[50:52] *= size
+        x[52] = -x[51]
+        x[100, 0] = size
+        x[150:160] = x[100]
+        x[200] = 5e-324
+        prior, rules = sva.prior(form, d), sva.rules(max_components=30)
+        result = sva.drive(prior, rules, x)
+        for array in [*result.components.stats, *result.components.cache, result.components.pairs, result.log_density]:
+            assert np.isfinite(array).all()
+        assert result.components.stats.mass.sum() == pytest.approx(len(x), rel=1e-12)
+        if form not in ("gaussian", "student") or size <= 1e8 or d == 1:
+            # beyond 1e16 deviations a full scale matrix holds nothing but the outlier's own direction
+            assert set(result.labels[150:160].tolist()) == {result.labels[100]}
+        again = sva.drive(prior, rules, x, start=result.components, seen=300)
+        fresh = result.components._replace(cache=refresh(prior, result.components.stats))
+        renewed = sva.drive(prior, rules, x, start=fresh, seen=300)
+        assert np.isfinite(again.log_density).all()
+        assert np.isfinite(renewed.log_density).all()
 
 
 def test_beyond_the_largest_coordinate_is_the_largest_coordinate(sva, form):

@@ -84,12 +84,9 @@ BAD_ARROW = [
 
 
 @pytest.mark.parametrize("case", BAD_ARROW, ids=title)
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_bad_stream_is_refused_by_its_own_error(case: Bad, packed: bool) -> None:
-    if packed:
-        refuse(case, zipped(case.body), content_encoding="gzip")
-    else:
-        refuse(case, case.body)
+def test_bad_stream_is_refused_by_its_own_error(case: Bad) -> None:
+    refuse(case, case.body)
+    refuse(case, zipped(case.body), content_encoding="gzip")
 
 
 @FIXED

@@ -92,23 +92,21 @@ def test_encode_takes_numpy_and_refuses_what_has_no_place() -> None:
         encode(object())
 
 
-@pytest.mark.parametrize("name", models.__all__)
-def test_every_model_is_documented_and_its_examples_are_valid(name: str) -> None:
-    model = getattr(models, name)
-    if not isinstance(model, type):
-        return
-    assert issubclass(model, BaseModel)
-    schema = model.model_json_schema()
-    assert schema["description"]
-    for example in schema.get("examples", []):
-        model.model_validate_json(json.dumps(example))
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in models.__all__ if n[0].isupper() and not n.endswith("Row") and n != "StreamsOut"]
-)
-def test_every_answer_has_an_example(name: str) -> None:
-    assert getattr(models, name).model_json_schema()["examples"]
+def test_every_model_is_documented_and_its_examples_are_valid() -> None:
+    """And there is one of every answer."""
+    checked = 0
+    for name in models.__all__:
+        model = getattr(models, name)
+        if not isinstance(model, type):
+            continue
+        assert issubclass(model, BaseModel), name
+        schema = model.model_json_schema()
+        assert schema["description"], name
+        assert schema.get("examples") or name.endswith("Row") or name == "StreamsOut", f"{name} has no example"
+        for example in schema.get("examples", []):
+            model.model_validate_json(json.dumps(example))
+        checked += 1
+    assert checked > 50
 
 
 def test_the_documented_body_lists_the_formats_that_are_taken() -> None:
