@@ -44,7 +44,8 @@ def fit_latent(
 ) -> BatchFit:
     """As `fit_vdp`, with `moves="default"`. With `resp_init` (N, T), sweeps alone, until two gain at most tol * N.
 
-    `elbo_history` holds the bound after each pass, those of rejected moves included, and last that of the result.
+    `elbo_history` holds after each pass, those of rejected moves included, the bound of the best state so far, at most
+    that of the result. With `resp_init` it holds the bound of each sweep.
     """
     history: list[float] = []
 
@@ -58,6 +59,7 @@ def fit_latent(
     if resp_init is None:
         search = Search(data, model, rng, worth=tol * len(x))
         state = search.run(search.single_start(0), _MOST_ROUNDS)
+        history = np.minimum(np.maximum.accumulate(history), state.bound).tolist()
     else:
         state = _started(data, model, resp_init)
         state = converge(data, model, state, tol * len(x), max_iter)

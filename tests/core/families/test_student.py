@@ -329,3 +329,11 @@ def test_methods_that_need_exact_evidence_refuse_by_name(method: str) -> None:
     for given in ("student", prior(2)):
         with pytest.raises(SettingError, match=rf"'{method}' needs the evidence .* lower bound .* vdp, tsb"):
             DPMixture(given, method).fit(np.zeros((9, 2)))
+
+
+def test_history_of_a_search_never_falls() -> None:
+    """It held the bounds of rejected moves."""
+    x = np.random.default_rng(0).normal(size=(4, 6, 2))[-1] * 2.0
+    model = DPMixture(MultivariateStudent([0.0, 1.0], 0.3, 4.5, [[1.0, 0.2], [0.2, 0.8]], 4.0), random_state=0).fit(x)
+    assert np.diff(model.elbo_history_).min() >= 0.0
+    assert model.elbo_history_[-1] == model.elbo_
