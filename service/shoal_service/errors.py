@@ -39,7 +39,7 @@ ShoalError
     └── StoreError                   the durable store
         ├── StoreUnavailableError    (retryable) it did not answer, or its disk or memory is full
         │   └── StoreStartingError   (retryable) its server has just started and may lose writes
-        ├── StoreFormatError         written by a newer shoal, or not a shoal store
+        ├── StoreFormatError         damaged, written by a newer shoal, or not a shoal store
         ├── StoreInUseError          another process owns the data folder
         ├── LogGapError              the entry after the last applied one is missing
         ├── StaleWriterError         a newer writer has taken over the stream
@@ -244,7 +244,7 @@ class StoreStartingError(StoreUnavailableError):
 
 
 class StoreFormatError(StoreError):
-    """The store was written by a newer shoal, or is not a shoal store."""
+    """The store is damaged, was written by a newer shoal, or is not a shoal store."""
 
 
 class StoreInUseError(StoreError):

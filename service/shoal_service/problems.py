@@ -122,9 +122,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     service.NotReadyError: Kind(503, "not-ready", "The service is starting or stopping"),
     service.StoreUnavailableError: Kind(503, "store-unavailable", "The store did not answer, or is full"),
     service.StoreStartingError: Kind(503, "store-starting", "The server of the store has just started"),
-    service.StoreFormatError: Kind(
-        500, "store-format", "The store was written by a newer shoal, or is not a shoal store"
-    ),
+    service.StoreFormatError: Kind(500, "store-format", "The store is damaged, or was written by a newer shoal"),
     service.StoreInUseError: Kind(500, "store-in-use", "Another process owns the store"),
     service.LogGapError: Kind(500, "log-gap", "The log has a gap"),
     service.StaleWriterError: Kind(500, "stale-writer", "Another process has taken over the stream"),
@@ -136,6 +134,9 @@ does not answer for this name (RFC 9110, 15.5.20)."""
 
 _INTERNAL = Kind(500, "internal", "A fault in the service")
 _INTERNAL_DETAIL = "the service failed to answer this request; its log says why"
+_STORE_DETAIL = (
+    "the store holds something that cannot be read; run shoal doctor on it, which says what is lost and what to do"
+)
 
 
 def problem_for(error: BaseException) -> Problem:
@@ -147,13 +148,19 @@ def problem_for(error: BaseException) -> Problem:
         kind.status,
         kind.type,
         kind.title,
-        _INTERNAL_DETAIL if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR else _line(str(error)),
+        _detail(error, kind),
         retryable=bool(getattr(error, "retryable", False)),
         row=getattr(error, "row", None),
         retry_after_s=getattr(error, "retry_after_s", None),
         scope=getattr(error, "scope", None),
         position=getattr(error, "position", None),
     )
+
+
+def _detail(error: BaseException, kind: Kind) -> str:
+    if isinstance(error, service.StoreFormatError):
+        return _STORE_DETAIL
+    return _INTERNAL_DETAIL if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR else _line(str(error))
 
 
 def problem_for_status(status: int, detail: str = "") -> Problem:

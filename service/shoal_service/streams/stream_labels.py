@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from shoal_service.errors import StoreUnavailableError
+from shoal_service.errors import StoreError, StoreUnavailableError
 from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.labels import Label, LabelBook, Labels
 from shoal_service.streams.view import PublishedView
@@ -42,11 +42,11 @@ class StreamLabels:
         """The labels that the components of the view have, as they were read last.
 
         They are read again in the background, so that an answer about points does not wait for the store, except for a
-        second until they were read once.
+        second until they were read once. Labels that cannot be read are left out: the points are stored already.
         """
         view = self._view_source.board.view
         if not self._book.known:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, StoreError):
                 await asyncio.wait_for(self.all(), FIRST_LABELS_S)
         elif self._book.fresh is None:
             self._read()

@@ -9,6 +9,7 @@ import pytest
 
 from harness.waiting import LONGEST_WAIT_S
 from shoal_service.access import Grant, Scope
+from shoal_service.errors import StoreFormatError
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])
@@ -62,6 +63,20 @@ async def test_a_label_is_in_every_answer_that_shows_the_component(running: Any,
     born = next(event for event in seen if first["id"] in event["children"])
     assert born["labels"] == {str(first["id"]): said["label"]}
     assert all(event["labels"] == {} for event in seen if event is not born)
+
+
+@ON_MEMORY
+async def test_points_are_answered_when_the_labels_are_damaged(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of the store can be damaged. The batch is stored, so its sender must not be told that it failed."""
+
+    def damaged(*_args: Any) -> Any:
+        raise StoreFormatError("the file is damaged")
+
+    monkeypatch.setattr(running.store, "documents", damaged)
+    assert len((await running.learn(X))["components"]) == len(X)
+    reply = await running.http.get("/components")
+    assert (reply.status_code, reply.json()["type"]) == (500, "/problems/store-format")
+    assert "run shoal doctor" in reply.json()["detail"]
 
 
 async def test_null_removes_and_what_is_left_out_stays(running: Any) -> None:
