@@ -1,5 +1,6 @@
 """The inspection of a store names each kind of damage, in both stores, and changes nothing."""
 
+import errno
 import shutil
 import sqlite3
 import struct
@@ -124,6 +125,16 @@ def test_a_whole_folder_is_clean_and_stays_as_it_is(folder: Path) -> None:
         assert stream.checkpoints == [seq for seq, _ in kept["checkpoints"]]
         assert stream.dead_letters == len(kept["dead_letters"])
     assert files_of(folder) == before
+
+
+def test_a_folder_on_a_read_only_disk_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a mounted backup. There the system refuses to remove a file, also one that does not exist."""
+
+    def refused(path: Path, **_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert inspect_store(folder).findings == []
 
 
 @pytest.mark.parametrize("name", SQLITE)

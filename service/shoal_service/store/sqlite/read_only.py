@@ -53,7 +53,7 @@ def open_read_only(folder: Path) -> Iterator[tuple[sqlite3.Connection, int, bool
         except DATABASE_ERRORS as error:
             raise store_error(error, f"reading {path}") from error
         finally:
-            for file in leaves:
+            for file in filter(Path.exists, leaves):  # on a read-only disk, to remove even an absent file is an error
                 file.unlink(missing_ok=True)
 
 
