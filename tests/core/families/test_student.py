@@ -286,10 +286,13 @@ def test_heavy_tails_make_no_components(d: int, degrees: float) -> None:
 
 
 def test_a_fit_is_the_same_wherever_the_stream_is_cut() -> None:
-    x, _ = clusters(1_300, 2, 4, 4.0, seed=13)
-    whole, cut = StreamingDPMixture("student").partial_fit(x), StreamingDPMixture("student")
-    for part in np.split(x, [1, 700, 1_000, 1_001, 1_250]):
+    """Over the end of the warm-up and two refinements, at rows 300 and 600."""
+    x, _ = clusters(700, 2, 4, 4.0, seed=13)
+    whole, cut = (StreamingDPMixture("student", warmup_points=300) for _ in range(2))
+    whole.partial_fit(x)
+    for part in np.split(x, [1, 150, 300, 301, 450, 600, 601, 650]):
         cut.partial_fit(part)
+    assert whole._fitted.state.schedule.adopted == 2
     written = [io.BytesIO(), io.BytesIO()]
     whole.save(written[0])
     cut.save(written[1])
