@@ -242,3 +242,14 @@ def test_the_bound_rises_with_every_refinement_until_nothing_changes():
         bounds += [report.bound_before, report.bound_after]
     assert all(b >= a - 1e-6 * len(x) for a, b in pairwise(bounds))
     assert len(model.component_ids_) == 6
+
+
+def test_rows_that_repeat_have_variances_and_draws() -> None:
+    """Concentrations rise without bound there. Variances were below zero, and a draw never ended."""
+    family = VonMisesFisher(np.eye(4)[0], 1.0, 8e15, 0.5)
+    x = np.repeat([[0.5, -0.5, 0.1, 0.7]], 20, axis=0) / np.linalg.norm([0.5, -0.5, 0.1, 0.7])
+    params = family.posterior(family.suffstats(x, np.ones((20, 1))))
+    assert family.predictive_variance(params).min() >= 0.0
+    rng = np.random.default_rng(0)
+    points = family.sample_points(family.sample_parameters(params, rng), 50, rng)
+    assert_allclose(points[0], np.repeat(x[:1], 50, axis=0), atol=1e-6)

@@ -273,7 +273,8 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
         across, *weights = self._second_moment(params)
         s, m0, mean = params.total, self.mean, self.predictive_mean(params)
         ss, sm, mm = (weight[:, None] for weight in weights)
-        return np.asarray(across[:, None] + ss * s * s + 2.0 * sm * s * m0 + mm * m0 * m0 - mean * mean)
+        whole = across[:, None] + ss * s * s + 2.0 * sm * s * m0 + mm * m0 * m0
+        return np.maximum(whole - mean * mean, 0.0)  # of equal points rounding is all that is left
 
     def predictive_covariance(self, params: VonMisesFisherParams) -> Array:
         """(K, D, D)."""

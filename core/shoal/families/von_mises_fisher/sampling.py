@@ -24,14 +24,16 @@ def drawn(direction: Array, concentration: Array, n: int, rng: np.random.Generat
 def _cosines(d: int, concentration: Array, rng: np.random.Generator) -> Array:
     """(M,) cosines of the angles to the mean direction."""
     b = (d - 1.0) / (2.0 * concentration + np.hypot(2.0 * concentration, d - 1.0))
-    start = (1.0 - b) / (1.0 + b)
-    most = concentration * start + (d - 1.0) * np.log1p(-start * start)
+    start, short = (1.0 - b) / (1.0 + b), 2.0 * b / (1.0 + b)  # the mode of the envelope, and one less it
+    log_most = np.log(2.0 * short / (1.0 + b))  # log(1 - start^2)
     cosine, waiting = np.empty_like(concentration), np.arange(concentration.size)
     while waiting.size:
         z = rng.beta(0.5 * (d - 1.0), 0.5 * (d - 1.0), waiting.size)
         own = b[waiting]
         w = (1.0 - (1.0 + own) * z) / (1.0 - (1.0 - own) * z)
-        height = concentration[waiting] * w + (d - 1.0) * np.log1p(-start[waiting] * w) - most[waiting]
+        gap, least = 2.0 * own * z / (1.0 - (1.0 - own) * z), short[waiting]  # one less w: w itself may round to one
+        height = concentration[waiting] * (least - gap)
+        height += (d - 1.0) * (np.log(least + start[waiting] * gap) - log_most[waiting])
         taken = height >= np.log1p(-rng.random(waiting.size))
         cosine[waiting[taken]] = w[taken]
         waiting = waiting[~taken]
