@@ -56,7 +56,7 @@ LEARNER_POINTS = {
     "apply several": (f"{_LEARNER}.thread", "apply_batches_inplace"),
     "publish": (f"{_LEARNER}.publisher", "view_of"),
     "checkpoint": (f"{_LEARNER}.checkpoints", "Checkpoints._write"),
-    "report how far": (f"{_LEARNER}.thread", "Learner._report_applied"),
+    "report how far": (f"{_LEARNER}.applied_mark", "AppliedMark.report"),
     "write files of a refinement": (f"{_REFINEMENT}.worker", "RefinementWorker._write_files"),
     "append an adoption": (f"{_REFINEMENT}.worker", "RefinementWorker._append"),
     "read an adoption": (f"{_LEARNER}.thread", "read_inputs"),

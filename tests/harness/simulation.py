@@ -26,6 +26,7 @@ from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.streams import board, events, runtime
 from shoal_service.streams.learner import (
+    applied_mark,
     checkpoints,
     keyed_records,
     own_thread,
@@ -40,8 +41,9 @@ from shoal_service.streams.shared import ReplicaManager, lease_manager, replica,
 from shoal_service.wire import Points, RecordFields, Texts, fields_from_log, from_log, to_log
 
 MODULES = (
-    board, events, runtime, checkpoints, keyed_records, own_thread, publisher, retry_policy, snapshot_requests, thread,
-    job_lease, records, trigger, worker, lease_manager, replica, replica_manager, view_broadcast,
+    board, events, runtime, applied_mark, checkpoints, keyed_records, own_thread, publisher, retry_policy,
+    snapshot_requests, thread, job_lease, records, trigger, worker, lease_manager, replica, replica_manager,
+    view_broadcast,
 )  # fmt: skip
 """Modules that look at the clock, wait, start threads or draw names."""
 STREAM = {"n_features": 2, "family": "gaussian", "warmup_points": 20, "window": 80, "refinement": None}

@@ -34,6 +34,7 @@ from shoal_service.store import Checkpoint, Entry, EntryKind, Store, StreamRecor
 from shoal_service.streams.engines import load_engines
 from shoal_service.streams.events import Feed
 from shoal_service.streams.learner import retry_policy
+from shoal_service.streams.learner.applied_mark import REPORT_S, AppliedMark
 from shoal_service.streams.learner.apply import (
     EntryEffect,
     WorkingState,
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
 
 READ_BYTES, MOST_READ_BYTES = 8 << 20, 64 << 20
 """Payload bytes of log entries in memory at a time; and most of them where partitions learn whole rounds."""
-REPORT_S = 0.02
-"""Shortest time between two reports to the store of how far the log is applied, while entries follow one another."""
 WAIT_S = 5.0
 """Longest wait for an entry or a request where the log is not local. After that it is read in any case, to notice one
 that lost its end. Also the pause before a refinement that could not be queued is tried again."""
@@ -119,6 +118,7 @@ class Learner:
         self._stopping = threading.Event()
         self._retry = RetryPolicy(self._stopping, self._log)
         self._dead_letters = DeadLetters(store, record, self._retry, self.counters, self._log)
+        self._mark = AppliedMark(store, record, self._log)
         self._records = KeyedRecords(store, record)
         self._publisher = Publisher(
             sink, record, settings.publish_interval_s, self.counters, self._log, self._records.flush
@@ -147,10 +147,7 @@ class Learner:
         self._epoch = epoch
         self._working: WorkingState
         self._kernels_ready = False
-        self._applied = 0  # the last entry that was ever applied
         self._alone_until = 0  # entries up to this one are applied one by one
-        self._reported = 0  # the last one that the store knows to be applied
-        self._report_due = 0.0
         self._read_due = 0.0  # from then on the log is read although no entry was announced
 
     @property
@@ -165,7 +162,7 @@ class Learner:
     @property
     def applied(self) -> int:
         """The last entry that was ever applied. A replay does not lower it."""
-        return self._applied
+        return self._mark.applied
 
     @property
     def begun(self) -> bool:
@@ -285,7 +282,7 @@ class Learner:
         self._task.watch(self._store, self.stream)
         self._dead_letters.load(self._epoch)
         self._working = self._load()
-        self._applied = self._reported = self._working.seq
+        self._mark.start(self._epoch, self._working.seq)
         self._log.info("stream_loaded", seq=self._working.seq, log_offset=self._working.log_offset)
         last = self._retry.until_answered(lambda: self._store.tail(name, incarnation)).seq
         if last > self._working.seq:
@@ -301,7 +298,7 @@ class Learner:
     def _is_complete(self) -> bool:
         """Whether the log, as far as it can be asked, holds nothing that was not applied."""
         try:
-            return self._store.tail(self._name, self._incarnation).seq <= self._applied
+            return self._store.tail(self._name, self._incarnation).seq <= self.applied
         except StoreUnavailableError:
             return False
 
@@ -311,7 +308,7 @@ class Learner:
         self._on_rest()
         del self._working
         self._records.unload()
-        self._log.info("stream_unloaded", seq=self._applied)
+        self._log.info("stream_unloaded", seq=self.applied)
 
     def _step(self) -> float | None:
         """Apply the entries that have come. Returns the seconds until more may come, and None when it is time to end.
@@ -320,7 +317,7 @@ class Learner:
         """
         self._task.clear()  # before any look at what it announces
         try:
-            if self._working.seq >= self._applied:  # otherwise a replay: readers have seen a later state already
+            if self._working.seq >= self.applied:  # otherwise a replay: readers have seen a later state already
                 self._snapshot_requests.answer(self._working)
             stopping = self._stopping.is_set()
             if not stopping and not self._has_kernels():
@@ -346,7 +343,8 @@ class Learner:
         except StoreUnavailableError as error:
             return 0.0 if self._retry.wait_for_store(error) else None
         except LogGapError:
-            self._check_epoch()  # a newer writer may have trimmed what this one has not read yet
+            # a newer writer may have trimmed what this one has not read yet
+            self._retry.until_answered(self._mark.check_epoch)
             if self._publisher.pending(self._working):  # the last state, since no entry follows
                 self._publisher.publish(self._working, len(self._dead_letters))
             raise
@@ -446,7 +444,7 @@ class Learner:
     def _note(self, entry: Entry, change: EntryEffect, working: WorkingState, adoption: AdoptionInputs | None) -> None:
         """Count an entry that was applied, and keep what readers and refinements need of it."""
         self._dead_letters.record_success(entry)
-        if entry.seq > self._applied:
+        if entry.seq > self.applied:
             self.counters.count(entry.n_points, change.info)
         if change.info is not None and entry.n_points:
             self._sink.keep_learnt(entry.seq, learnt_rows_of(change.info))
@@ -469,42 +467,20 @@ class Learner:
 
     def _advance(self, working: WorkingState, entry: Entry) -> None:
         self._working = working
-        new = entry.seq > self._applied
-        if new:
-            self._applied = entry.seq
-            if time.monotonic() >= self._report_due:
-                self._report_applied()
+        new = self._mark.advance(entry.seq)
         self._publisher.offer(working, len(self._dead_letters))
-        if entry.seq >= self._applied and self._checkpoints.due(working):
+        if entry.seq >= self.applied and self._checkpoints.due(working):
             self._checkpoints.save(working)
         if new:
             self._retry.reset()
             self._refinements.check_due(working.state)
 
-    def _report_applied(self) -> None:
-        """Tell the store how far the log is applied. A store that does not answer is told later."""
-        if self._reported == self._applied:
-            return
-        assert self._epoch is not None
-        self._report_due = time.monotonic() + REPORT_S
-        try:
-            self._store.mark_applied(self._name, self._incarnation, self._epoch, self._applied)
-            self._reported = self._applied
-        except StoreUnavailableError as error:
-            self._log.warning("mark_failed", seq=self._applied, reason=str(error))
-
-    def _check_epoch(self) -> None:
-        """Raise StaleWriterError when another process has become the stream's writer."""
-        name, incarnation, epoch = self._name, self._incarnation, self._epoch
-        assert epoch is not None
-        self._retry.until_answered(lambda: self._store.mark_applied(name, incarnation, epoch, self._reported))
-
     def _wait_for_entries(self) -> float:
         """Wait for more entries, and meanwhile publish, checkpoint and refine when these are due."""
-        self._report_applied()
+        self._mark.report()
         self._publisher.offer(self._working, len(self._dead_letters))
         if self._publisher.pending(self._working):
-            wait_s = self._publisher.wait_s if self._reported == self._applied else retry_policy.RETRY_S
+            wait_s = self._publisher.wait_s if self._mark.reported else retry_policy.RETRY_S
             return self._task.pause(wait_s)
         if self._checkpoints.due(self._working):
             self._checkpoints.save(self._working)
@@ -514,7 +490,7 @@ class Learner:
         wait_s = self._checkpoints.due_in_s(self._working)
         if self._refinements.waiting or not self._task.log_is_local:
             wait_s = min(wait_s, WAIT_S)
-        if self._reported != self._applied:
+        if not self._mark.reported:
             wait_s = min(wait_s, retry_policy.RETRY_S)
         if self._task.wait_for_entries(self._store, self.stream, self._working.seq, wait_s):
             self._read_due = 0.0
@@ -528,7 +504,7 @@ class Learner:
     def _quiet(self, wait_s: float) -> float:
         """Seconds until the next turn of a learner that has nothing to do. It rests if nobody uses the stream."""
         left_s = self._used_at + self._rest_after_s - time.monotonic()
-        is_saved = self._checkpoints.due_in_s(self._working) == float("inf") and self._reported == self._applied
+        is_saved = self._checkpoints.due_in_s(self._working) == float("inf") and self._mark.reported
         if left_s > 0.0 or not is_saved:
             return min(wait_s, max(left_s, REPORT_S))
         if self._task.is_set():
