@@ -137,7 +137,18 @@ def records_of(
     """The record of each key, None where there is none. Blocks: not for an event loop. Raises StoreError."""
     resolver = Resolver(view.snapshot)
     found = reader.find([key.encode("utf-8", "surrogatepass") for key in keys], bounds_of(settings))
-    return [None if s is None else Record(s, resolver.of(s.assigned, s.refined)) for s in found]
+    return [None if stored is None else _resolved(stored, resolver, view) for stored in found]
+
+
+def _resolved(stored: Stored, resolver: Resolver, view: PublishedView) -> Record:
+    """A record with its component of today. One whose point came after the view, as in a replay, has the component that
+    was assigned, which the view does not know.
+    """
+    if stored.log_offset < view.log_offset:
+        return Record(stored, resolver.of(stored.assigned, stored.refined))
+    if stored.refined < 0:
+        return Record(stored, Resolved(stored.assigned, "exact"))
+    return Record(stored, Resolved(stored.refined, "refined"))
 
 
 def members_of(
@@ -175,7 +186,7 @@ def changed_since(
     """
     resolver = Resolver(view.snapshot)
     page = changed(reader, resolver, since, limit, after, bounds_of(settings))
-    return [Record(stored, resolver.of(stored.assigned, stored.refined)) for stored in page.records], page.last
+    return [_resolved(stored, resolver, view) for stored in page.records], page.last
 
 
 def since_event(stream: Stream, place: EventPlace, view: PublishedView) -> Since | None:

@@ -47,8 +47,6 @@ class Resolver:
     def __init__(self, snapshot: "MixtureSnapshot | FamilyTree | None") -> None:
         self._snapshot = snapshot
         self._live = set[int]() if snapshot is None else set(snapshot.ids.tolist())
-        retired = [] if snapshot is None else snapshot.lineage.ids.tolist()
-        self._newest = max((*self._live, *retired), default=-1)
         self._successors: dict[int, int | None] = {}
 
     def of(self, assigned: int, refined: int) -> Resolved:
@@ -62,10 +60,9 @@ class Resolver:
     def live(self, component: int) -> int | None:
         """The component itself if it lives, else the oldest of those that descend from it.
 
-        The oldest, since masses change with every point: so a record moves only when a component retires. A component
-        that was born after the snapshot lives: records may be known before the snapshot that they are read with.
+        The oldest, since masses change with every point: so a record moves only when a component retires.
         """
-        if component in self._live or component > self._newest:
+        if component in self._live:
             return component
         if component not in self._successors:
             self._successors[component] = self._oldest_successor(component)

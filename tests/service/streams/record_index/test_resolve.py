@@ -9,6 +9,7 @@ import pytest
 from harness.short_form import short_form
 from shoal.mixture.lineage import empty_lineage, retire
 from shoal_service.streams.record_index import Resolver
+from shoal_service.streams.record_service import records_of
 
 
 def history(seed: int) -> list[Any]:
@@ -67,12 +68,22 @@ def test_a_record_moves_only_when_a_component_on_its_way_retires(seed: int) -> N
     assert moved
 
 
-def test_a_record_of_a_component_that_the_snapshot_does_not_know_yet_is_not_without_one() -> None:
-    """After a restart records are known before the log is replayed, and in another process before its next snapshot."""
-    lineage = history(0)[5].lineage
-    newest = int(lineage.ids.max()) + 10
-    snapshot: Any = SimpleNamespace(ids=np.array([newest]), lineage=lineage)
-    assert Resolver(snapshot).of(newest + 1, -1) == (newest + 1, "exact")
-    assert Resolver(snapshot).of(0, newest + 2) == (newest + 2, "refined")
-    assert Resolver(None).of(3, -1) == (3, "exact")
-    assert Resolver(snapshot).of(newest - 1, -1) == (None, "inherited")
+def test_a_record_of_a_point_after_the_view_has_the_component_that_was_assigned() -> None:
+    """After a restart records are known before the log is replayed, and in another process before its next snapshot.
+    A component that the view does not know and should, as after a restore, is gone.
+    """
+    snapshot = history(0)[5]
+    unknown = int(max(*snapshot.ids, *snapshot.lineage.ids)) + 1
+    stored = [
+        SimpleNamespace(log_offset=offset, assigned=unknown, refined=refined)
+        for offset, refined in ((9, -1), (10, -1), (10, unknown + 1))
+    ]
+    reader: Any = SimpleNamespace(find=lambda keys, bounds: stored)
+    view: Any = SimpleNamespace(snapshot=snapshot, log_offset=10)
+    settings: Any = SimpleNamespace(record_ttl_s=None)
+    found = records_of(reader, view, settings, ["a", "b", "c"])
+    assert [record and tuple(record.resolved) for record in found] == [
+        (None, "inherited"),
+        (unknown, "exact"),
+        (unknown + 1, "refined"),
+    ]
