@@ -223,8 +223,9 @@ class _Arguments:
                     self._required.add(name)
 
     def read(self, request: Request) -> dict[str, Any]:
-        """The handler's arguments. ParameterError for a value that cannot be used, and for an unknown parameter: a
-        misspelt one would be ignored, and `?stream=sensors` would send points to the wrong stream.
+        """The handler's arguments. ParameterError for a value that cannot be used, for a parameter that is there twice
+        but has one value, and for an unknown one: a misspelt one would be ignored, and `?stream=sensors` would send
+        points to the wrong stream.
         """
         given = _query_of(request)
         if (unknown := given.keys() - self._query.keys()) and not self._any_query:
@@ -234,8 +235,11 @@ class _Arguments:
             raise ParameterError(f"parameter {name} is missing; add ?{name}=... to the address")
         found: dict[str, Any] = {}
         for name, values in given.items():
-            if (declared := self._query.get(name)) is not None:
-                _read_one(found, name, declared, values if declared.repeated else values[-1])
+            if (declared := self._query.get(name)) is None:
+                continue
+            if len(values) > 1 and not declared.repeated:
+                raise ParameterError(f"parameter {name} is there {len(values)} times; send it once")
+            _read_one(found, name, declared, values if declared.repeated else values[0])
         for name, declared in self._headers.items():
             if (value := request.headers.get(name)) is not None:
                 _read_one(found, name, declared, value)
