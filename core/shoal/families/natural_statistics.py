@@ -20,11 +20,14 @@ import numpy as np
 from shoal.families.base import AnyFamily
 from shoal.kernels.moments import centre_of
 from shoal.points.arrays import Array
+from shoal.points.contamination import absurd_values
 from shoal.points.rows import Points, SparseRows
 
 _BLOCK_ROWS = 256
 _LARGEST_SPARSE_SHARE = 0.125
 """Share of entries up to which sparse rows are multiplied as such. An entry of theirs costs several of a table's."""
+_SIDE_POINTS, _ONE_SIDED = 1_000, 0.8
+"""Points by which the sides of a mean are compared, and the excess of one side from which absurd values are sought."""
 
 
 class Statistics(NamedTuple):
@@ -103,7 +106,19 @@ def origin_for(family: AnyFamily, x: Array) -> Origin:
     if hasattr(family, "origin_of"):
         return cast(LocatedInPart, family).origin_of(x)
     located = has_location(family)
-    return Origin(centre_of(x) if located else np.zeros(x.shape[1]), located)
+    return Origin(middle_of(x) if located else np.zeros(x.shape[1]), located)
+
+
+def middle_of(x: Array) -> Array:
+    """The mean (D,) of points x (N, D), without absurd values where these put it outside of all others.
+
+    Seen from so far away, the squares of the others would have no digits left of the distances between them.
+    """
+    middle, few = centre_of(x), x[:: max(1, len(x) // _SIDE_POINTS)]
+    for column in np.flatnonzero(np.abs(np.sign(few - middle).sum(axis=0)) >= _ONE_SIDED * len(few)):
+        values = x[:, column : column + 1]
+        middle[column] = centre_of(values[~absurd_values(values)[:, 0]])[0]
+    return middle
 
 
 def has_location(family: AnyFamily) -> bool:

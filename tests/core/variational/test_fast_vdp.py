@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from shoal import DPMixture
 from shoal.errors import SettingError
 from shoal.families import KnownCovariance, NormalInverseGamma, NormalInverseWishart, log_marginal
 from shoal.families.natural_statistics import origin_for
@@ -281,3 +282,13 @@ def test_planes_are_cut_in_the_units_of_the_prior(name):
 def test_the_number_of_rounds_on_points_is_checked():
     with pytest.raises(SettingError, match="point_rounds"):
         fit_fast_vdp(FAMILIES["gaussian"], X2, concentration=1.0, point_rounds=-1, rng=np.random.default_rng(0))
+
+
+def test_value_beside_which_rounding_leaves_nothing_of_the_others_does_not_stop_a_fit():
+    """The origin of the nodes was at the mean, half a trillion away: the search raised LinAlgError."""
+    x = np.random.default_rng(0).normal(size=(200, 2)) + 8.0 * (np.arange(200) % 2)[:, None]
+    x[17, 1] = 1e14
+    labels = DPMixture(method="fast-vdp", random_state=0).fit(x).labels_
+    rest = np.arange(200) != 17
+    assert np.unique(labels).size == 3
+    np.testing.assert_array_equal(labels[rest], labels[np.arange(200) % 2][rest])
