@@ -81,6 +81,7 @@ class ReportingGroup(TyperGroup):
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             _advise_on_choice(error)
+            _advise_on_command(error)
             code = exit_code_of(error)
             if code is None:
                 raise
@@ -108,6 +109,14 @@ def _advise_on_choice(error: Exception) -> None:
 
         advice = did_you_mean(found[1], re.findall(r"'([^']*)'", found[2])).rstrip()
         error.message = f"{found.string} {advice[:1].upper()}{advice[1:]}".rstrip()  # type: ignore[attr-defined]
+
+
+def _advise_on_command(error: Exception) -> None:
+    """Add the commands that there are to the framework's error about one that there is not and that is near to none."""
+    message = str(getattr(error, "message", ""))
+    if message.startswith("No such command") and message.endswith("."):
+        names = list(error.ctx.command.commands)  # type: ignore[attr-defined]
+        error.message = f"{message} Choose {', '.join(names[:-1])} or {names[-1]}."  # type: ignore[attr-defined]
 
 
 def report(message: str) -> None:

@@ -151,6 +151,12 @@ def test_what_is_misspelt_gets_its_nearest_name(
     assert f"did you mean '{nearest}'" in words or f"possible options: {nearest}" in words, said.output
 
 
+def test_a_command_that_there_is_not_gets_those_that_there_are(shoal: Shoal) -> None:
+    said = shoal("records", "show", "k")
+    assert said.exit_code == 2
+    assert "No such command 'show'. Choose get, lookup, list or delete." in said.output
+
+
 def test_a_path_of_no_route_gets_the_nearest_one(real_shoal: Deliver) -> None:
     reply = real_shoal(httpx.Request("GET", "http://127.0.0.1/component"))
     assert reply.status_code == 404
