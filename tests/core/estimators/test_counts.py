@@ -166,3 +166,10 @@ def test_every_batch_engine_takes_counts(family, method):
     assert hits > 0.6 * len(x)
     one = DPMixture(dense.prior_, "vdp", max_iter=0).fit(x)
     assert dense.score(x) > one.score(x)
+
+
+def test_the_largest_counts_have_a_fit():
+    """All mass went to components to come, and then none was left to divide."""
+    model = DPMixture(method="vdp", family="negative_binomial", random_state=0).fit(np.full((50, 2), 2**53 - 1))
+    assert np.isfinite(model.elbo_)
+    assert model.masses_.sum() == pytest.approx(50.0, abs=0.1)

@@ -165,3 +165,12 @@ def test_moments_of_the_negative_binomial_predictive_are_scipys():
     params = heavy.posterior(heavy.empty_stats(1))
     assert np.isnan(heavy.predictive_mean(params)[0, 0])
     assert np.isinf(heavy.predictive_variance(params)).all()
+
+
+def test_expected_log_probabilities_of_counts_near_the_largest_keep_their_digits():
+    """psi(b) - psi(a + b) had one digit left, or none: times such a count, every component lost its points."""
+    family = BetaNegativeBinomial([9.0], [2e15], [32.0])
+    params = family.posterior(family.suffstats(np.full((50, 1), 2.0**53 - 1.0), np.ones((50, 1))))
+    a, b = params.a[0, 0], params.b[0, 0]
+    exact = -math.fsum(1.0 / (b + i) for i in range(int(a)))  # a is a whole number
+    assert family.mean_params(params)[0, 1] == pytest.approx(exact, rel=1e-12)

@@ -8,6 +8,9 @@ from scipy.special import betaln, psi
 from shoal.families.counts.additive import AdditiveFamily
 from shoal.points.arrays import Array
 
+_LARGE = 1e12
+"""Sum of counts from which psi(b) and psi(a + b) share too many digits: times a count, the rest errs by 0.01 nats."""
+
 
 class BetaParams(NamedTuple):
     """theta_d ~ Beta(a_d, b_d)."""
@@ -49,4 +52,10 @@ class BetaFamily(AdditiveFamily):
     def mean_params(self, params: BetaParams) -> Array:
         """(K, 2 D): E log theta, E log(1 - theta)."""
         both = psi(params.a + params.b)
-        return np.hstack([psi(params.a) - both, psi(params.b) - both])
+        failure = np.where(params.b < _LARGE, psi(params.b) - both, -_psi_rise(params.b, params.a))
+        return np.hstack([psi(params.a) - both, failure])
+
+
+def _psi_rise(start: Array, step: Array) -> Array:
+    """psi(start + step) - psi(start) for a large start, by the first terms of the asymptotic series of both."""
+    return np.asarray(np.log1p(step / start) + 0.5 * step / (start * (start + step)))
