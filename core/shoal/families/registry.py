@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from shoal.errors import SettingError
+from shoal.errors import SettingError, counted
 from shoal.families.base import AnyFamily, ConjugateFamily
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.capabilities import blocks_of, has_latent_variables
@@ -104,10 +104,20 @@ def family_exists(family: Any) -> bool:
 
 
 def check_columns(family: str, n_features: int) -> None:
-    """Raise SettingError for a product that names other columns than those of `n_features`."""
+    """Raise SettingError for fewer columns than the family, or a family of columns, needs, and for a product that names
+    other columns than those of `n_features`."""
     kind = FAMILIES[family]
     if hasattr(kind, "check_features"):
         kind.check_features(n_features)
+    parts = [(block.kind, len(block.columns)) for block in blocks_of(kind)]
+    for part, size in parts or [(kind, n_features)]:
+        fewest = getattr(part, "fewest_features", 1)
+        if size < fewest:
+            given = f"{'it is given' if parts else 'the points have'} {counted(size, 'feature')}"
+            raise SettingError(
+                f"family {part.name!r} needs {fewest} features or more, but {given}; send more columns or choose "
+                "another family"
+            )
 
 
 def register(kind: _KindT) -> _KindT:

@@ -128,3 +128,15 @@ def test_a_live_stream_keeps_its_shape() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
         StreamSettings(n_features=2).concentration = 3.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("family", ["dirichlet", "dirichlet_gradient", "von_mises_fisher"])
+def test_family_that_needs_two_features_says_that_the_points_have_one(family):
+    """The error named an argument of the prior, which the user had not given."""
+    with pytest.raises(SettingError, match="needs 2 features or more, but the points have 1 feature;"):
+        StreamSettings(family=family, n_features=1)
+
+
+def test_family_of_columns_that_needs_two_of_them_says_so():
+    with pytest.raises(SettingError, match="'dirichlet' needs 2 features or more, but it is given 1 feature;"):
+        StreamSettings(family={0: "dirichlet", 1: "poisson"}, n_features=2)

@@ -75,6 +75,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     predicts_by_kernel: ClassVar[bool] = True
     cache_kind: ClassVar[type[Any]] = DirichletCache
     domain: ClassVar[Domain] = PROPORTIONS
+    fewest_features: ClassVar[int] = 2
     SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     precision: float
     pseudo_counts: Array

@@ -63,6 +63,7 @@ class DirichletByGradient(EstimatedFamily):
     name: ClassVar[str] = "dirichlet_gradient"
     description: ClassVar[str] = "proportions that sum to one"
     domain: ClassVar[Domain] = PROPORTIONS
+    fewest_features: ClassVar[int] = 2
     cache_kind: ClassVar[type[Any]] = DirichletGradientCache
     precision: float
     pseudo_counts: Array

@@ -91,6 +91,7 @@ class VonMisesFisher(AdditiveFamily, Hyperparameters):
     predicts_by_kernel: ClassVar[bool] = True
     cache_kind: ClassVar[type[Any]] = VonMisesFisherCache
     domain: ClassVar[Domain] = UNIT
+    fewest_features: ClassVar[int] = 2
     SIGNED: ClassVar[tuple[str, ...]] = ("total",)
     mean: Array
     mean_concentration: float
