@@ -187,7 +187,10 @@ class Inspection(NamedTuple):
     """What is worth knowing and needs no action."""
 
 
-RESTORE = "restore a copy of the store, or restore the stream from a snapshot file (shoal snapshot restore)"
+RESTORE = (
+    "restore a copy of the store, or delete the stream (shoal streams delete) and restore a snapshot file (shoal "
+    "snapshot restore)"
+)
 _FORGET = "stop shoal and remove shoal.high-water"
 _NOTHING = "nothing"
 

@@ -253,7 +253,10 @@ def damaged_access_key(key_id: str) -> str:
 
 def gap(name: str, what: str) -> LogGapError:
     """Return the error for a log that lacks an entry."""
-    return LogGapError(f"the log of stream {name!r} has a gap: {what}; restore the stream from a snapshot")
+    return LogGapError(
+        f"the log of stream {name!r} has a gap: {what}; restore a copy of the store, or delete the stream and "
+        "restore a snapshot file"
+    )
 
 
 def damaged_record(name: str) -> StoreFormatError:

@@ -373,6 +373,11 @@ class Stream:
         return await _completed(self._restore(blob, settings, idempotency))
 
     async def _restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
+        if (failure := self.view_source.failure) is not None:  # the entry would come after the one that stopped it
+            raise NotReadyError(
+                f"the learner of stream {self.name!r} has stopped ({failure}), so it would not restore a snapshot; "
+                "delete the stream first, and the restore then creates it again"
+            )
         async with self._changing:
             await self.refresh()
             shape = self.settings

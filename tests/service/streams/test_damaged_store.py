@@ -36,7 +36,7 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     running.begin(checkpoint_interval_s=3600)
     for points in batches:
         await running.registry.ingest("default", points)
-    await final(running.registry)
+    saved = await final(running.registry)
     damaged = tmp_path / file
     for stream in running.registry.known.loaded:
         stream.view_source.abandon()
@@ -59,3 +59,10 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     view = stream.view_source.board.view
     assert view.seq == 30
     assert view.log_offset == sum(len(points.x) for points in batches[:30])
+    with pytest.raises(NotReadyError, match="delete the stream first"):  # its entry would never be reached
+        await running.registry.restore("default", saved)
+    await running.registry.delete("default")
+    await running.registry.restore("default", saved)
+    await final(running.registry)
+    view = (await running.registry.get("default")).view_source.board.view
+    assert view.points_seen == sum(len(points.x) for points in batches)

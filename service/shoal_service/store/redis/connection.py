@@ -138,7 +138,7 @@ class Connections:
         if "equal or smaller than the target stream" in str(error):
             return LogGapError(
                 f"redis at {self.where} has an entry of this number already: the stream's counters are behind its log, "
-                "as after a restore of half its keys; restore the stream from a snapshot"
+                "as after a restore of half its keys; delete the stream and restore a snapshot file"
             )
         return StoreUnavailableError(f"redis at {self.where} {_complaint(error)}")
 
