@@ -292,3 +292,10 @@ def test_value_beside_which_rounding_leaves_nothing_of_the_others_does_not_stop_
     rest = np.arange(200) != 17
     assert np.unique(labels).size == 3
     np.testing.assert_array_equal(labels[rest], labels[np.arange(200) % 2][rest])
+
+
+def test_equal_rows_far_out_lie_at_their_location():
+    """Their mean was rounded, to 1e84 deviations from them: the search raised LinAlgError."""
+    model = DPMixture(method="fast-vdp", random_state=0).fit(np.full((30, 3), 1e100))
+    assert not model.labels_.any()
+    np.testing.assert_array_equal(model.means_[0], 1e100)

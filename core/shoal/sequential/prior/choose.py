@@ -214,11 +214,11 @@ def search_family(family: str) -> str:
 
 
 def standardisation(rows: Array) -> tuple[Array, Array]:
-    """Mean and deviation (D,) of the columns of rows (N, D).
+    """Mean and deviation (D,) of the columns of rows (N, D); of equal values the mean is the value itself, not rounded.
 
     A column that is constant even so (all are, or the rows are few) is given the median deviation of the others, or 1.
     """
-    location = rows.mean(axis=0)
+    location = np.where((rows == rows[0]).all(axis=0), rows[0], rows.mean(axis=0))
     scale = (rows - location).std(axis=0)
     varies = scale > CONSTANT * np.abs(rows).max(axis=0)
     scale[~varies] = np.median(scale[varies]) if varies.any() else 1.0
