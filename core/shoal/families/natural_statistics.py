@@ -117,7 +117,9 @@ def middle_of(x: Array) -> Array:
     middle, few = centre_of(x), x[:: max(1, len(x) // _SIDE_POINTS)]
     for column in np.flatnonzero(np.abs(np.sign(few - middle).sum(axis=0)) >= _ONE_SIDED * len(few)):
         values = x[:, column : column + 1]
-        middle[column] = centre_of(values[~absurd_values(values)[:, 0]])[0]
+        absurd = absurd_values(values)[:, 0]
+        if absurd.any():
+            middle[column] = centre_of(values[~absurd])[0]
     return middle
 
 
