@@ -7,7 +7,8 @@ the measure prod_d dtheta_d / (theta_d (1 - theta_d)):
 
     natural    a_d, b_d        statistic    log theta_d, log(1 - theta_d)
 
-A row adds r_d to a_d and x_d to b_d. The coefficient is the carrier.
+A row adds r_d to a_d and x_d to b_d. The coefficient is the carrier. The predictive of large counts is a difference of
+two terms of about x log x: at 1e12 it is right to 0.003 nats, and near 2^53 it has no digits left.
 """
 
 from typing import Any, ClassVar, Self
