@@ -151,6 +151,9 @@ def test_bad_entries_are_skipped_and_counted(rig: Rig, source: redis.Redis) -> N
     rig.run_until(rig.connector(skip=True), 5)
     assert rig.progress.bad._value.get() == 3
     assert rig.shoal.sources()[0].position == last
+    bad = source.xadd("j", {"v": "no"}).decode()  # an id alone does not say in which of the keys it is
+    with pytest.raises(CommandError, match=f"redis, message j {bad}: is not JSON"):
+        rig.connector("k", "j").run()
 
 
 def test_a_stream_that_was_made_again_is_an_error(rig: Rig, source: redis.Redis) -> None:

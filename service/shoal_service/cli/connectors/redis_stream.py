@@ -115,7 +115,7 @@ class RedisStreamReader:
         else:
             keys = [_of(fields, self._key_field) for _, fields in entries]
             values = [_of(fields, field) for _, fields in entries]
-        ids = _Ids(entries)
+        ids = _Ids(key, entries)
         times = [int(entry.partition(b"-")[0]) / 1000.0 for entry, _ in entries] if self._entry_time else None
         points = self._decoder.decode(Messages(ids, values, keys, times))
         n_points = 0 if points is None else len(points.points)
@@ -222,16 +222,16 @@ class _PublicTlsConnection(redis.SSLConnection, _PublicConnection):
 
 
 class _Ids(Sequence[str]):
-    """Ids of entries, made into text when they are shown."""
+    """Keys and ids of entries, made into text when they are shown."""
 
-    def __init__(self, entries: list[Any]) -> None:
-        self._entries = entries
+    def __init__(self, key: str, entries: list[Any]) -> None:
+        self._key, self._entries = key, entries
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __getitem__(self, i: Any) -> Any:
-        return self._entries[i][0].decode()
+        return f"{self._key} {self._entries[i][0].decode()}"
 
 
 def _of(fields: list[bytes], name: bytes) -> bytes | None:
