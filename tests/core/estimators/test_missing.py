@@ -83,7 +83,7 @@ def test_mixed_columns_without_marginals_name_the_row() -> None:
     with pytest.raises(ValueError, match="row 1 holds None in column 1"):
         StreamingDPMixture({0: "gaussian", 1: "categorical"}).fit(rows)
     with pytest.raises(SettingError, match="cannot learn points with missing values"):
-        StreamingDPMixture({0: "gaussian", 1: "dirichlet"}, missing="marginal").fit([[0.5, 1.0]])
+        StreamingDPMixture({0: "gaussian", "1-2": "dirichlet"}, missing="marginal").fit([[0.5, 0.5, 0.5]])
 
 
 def test_what_a_hole_means_is_part_of_the_stream() -> None:

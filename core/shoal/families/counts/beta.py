@@ -52,7 +52,9 @@ class BetaFamily(AdditiveFamily):
     def mean_params(self, params: BetaParams) -> Array:
         """(K, 2 D): E log theta, E log(1 - theta)."""
         both = psi(params.a + params.b)
-        failure = np.where(params.b < _LARGE, psi(params.b) - both, -_psi_rise(params.b, params.a))
+        failure = psi(params.b) - both
+        large = params.b >= _LARGE
+        failure[large] = -_psi_rise(params.b[large], params.a[large])
         return np.hstack([psi(params.a) - both, failure])
 
 
