@@ -238,7 +238,7 @@ class _Arguments:
             if (declared := self._query.get(name)) is None:
                 continue
             if len(values) > 1 and not declared.repeated:
-                raise ParameterError(f"parameter {name} is there {len(values)} times; send it once")
+                raise ParameterError(f"parameter {name} is given {len(values)} times; give it once")
             _read_one(found, name, declared, values if declared.repeated else values[0])
         for name, declared in self._headers.items():
             if (value := request.headers.get(name)) is not None:

@@ -433,6 +433,6 @@ async def test_every_endpoint_of_data_refuses_a_parameter_that_is_none(running: 
         assert reply.status_code == 400, reply.text
         assert "has no parameter 'stream'" in reply.json()["detail"]
     reply = await running.http.get("/components?limit=1&limit=2")  # not one of the two, which the caller cannot know
-    assert (reply.status_code, reply.json()["detail"]) == (400, "parameter limit is there 2 times; send it once")
+    assert (reply.status_code, reply.json()["detail"]) == (400, "parameter limit is given 2 times; give it once")
     assert (await running.http.get("/predict", params={"x": "1,2", "min_offset": 2})).status_code == 200
     assert (await running.http.get("/components", params={"fields": "covariance", "limit": 5})).status_code == 200

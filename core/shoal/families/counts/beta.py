@@ -59,5 +59,5 @@ class BetaFamily(AdditiveFamily):
 
 
 def _psi_rise(start: Array, step: Array) -> Array:
-    """psi(start + step) - psi(start) for a large start, by the first terms of the asymptotic series of both."""
+    """psi(start + step) - psi(start) for a large start, by the series log x - 1 / (2 x) - ... of both (DLMF 5.11.2)."""
     return np.asarray(np.log1p(step / start) + 0.5 * step / (start * (start + step)))

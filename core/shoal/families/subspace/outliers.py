@@ -14,7 +14,7 @@ def absurd_components(stats: SubspaceStats) -> BoolArray:
     return np.asarray(absurd_values(np.column_stack([stats.mean, outside]), stats.mass).any(axis=1))
 
 
-def draw_in_inplace(offset: Array, weight: Array) -> None:
+def limit_distances_inplace(offset: Array, weight: Array) -> None:
     """Bring points at an absurd distance to the distance of the farthest other one, in the direction where they are.
 
     `offset` (N, D) from the center, `weight` (N,) > 0. So one of them turns no directions, and many of them in one

@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.families.base import take
 from shoal.families.gaussian import NormalInverseWishart
-from shoal.families.subspace.outliers import absurd_components, draw_in_inplace
+from shoal.families.subspace.outliers import absurd_components, limit_distances_inplace
 from shoal.families.subspace.projection import squares
 from shoal.families.subspace.types import SubspaceStats
 from shoal.points.arrays import Array
@@ -64,7 +64,7 @@ def refitted(family: "SubspaceGaussian", x: Array, weights: Array, past: Subspac
     weight = weights[rows] * (weights.sum() / weights[rows].sum())
     points = np.empty((len(weight) + rank, d))  # tens of MiB: filled in place
     np.subtract(x[rows], family.center, out=points[:-rank])
-    draw_in_inplace(points[:-rank], weight)
+    limit_distances_inplace(points[:-rank], weight)
     points[:-rank] *= np.sqrt(weight)[:, None]
     points[-rank:] = _points_of(family, take(past, ~absurd_components(past)))
     within = squares(points @ family.directions)
