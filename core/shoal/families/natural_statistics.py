@@ -106,10 +106,10 @@ def origin_for(family: AnyFamily, x: Array) -> Origin:
     if hasattr(family, "origin_of"):
         return cast(LocatedInPart, family).origin_of(x)
     located = has_location(family)
-    return Origin(_mean_without_absurd(x) if located else np.zeros(x.shape[1]), located)
+    return Origin(mean_without_absurd(x) if located else np.zeros(x.shape[1]), located)
 
 
-def _mean_without_absurd(x: Array) -> Array:
+def mean_without_absurd(x: Array) -> Array:
     """The mean (D,) of points x (N, D), without absurd values where these put it outside of all others.
 
     Seen from so far away, the squares of the others would have no digits left of the distances between them.
