@@ -36,6 +36,7 @@ ShoalError
     ├── DeadLetteredError            the learner could not apply the batch, which is kept as a dead letter
     ├── OverloadedError              (retryable) too much waits to be received, decoded or applied
     ├── NotReadyError                (retryable) the service is starting or stopping
+    │   └── LearnerStoppedError      the learner of the stream has stopped on an error
     └── StoreError                   the durable store
         ├── StoreUnavailableError    (retryable) it did not answer, or its disk or memory is full
         │   └── StoreStartingError   (retryable) its server has just started and may lose writes
@@ -225,7 +226,14 @@ class NotReadyError(ServiceError):
     """The service is starting or stopping."""
 
     retryable = True
-    retry_after_s = 1.0
+    retry_after_s: float | None = 1.0
+
+
+class LearnerStoppedError(NotReadyError):
+    """The learner of the stream has stopped on an error. It stays so until somebody removes the cause."""
+
+    retryable = False
+    retry_after_s = None
 
 
 class StoreError(ServiceError):

@@ -120,6 +120,7 @@ KINDS: dict[type[library.ShoalError], Kind] = {
     # the service
     service.OverloadedError: Kind(503, "overloaded", "The service is overloaded"),
     service.NotReadyError: Kind(503, "not-ready", "The service is starting or stopping"),
+    service.LearnerStoppedError: Kind(500, "learner-stopped", "The learner of the stream has stopped on an error"),
     service.StoreUnavailableError: Kind(503, "store-unavailable", "The store did not answer, or is full"),
     service.StoreStartingError: Kind(503, "store-starting", "The server of the store has just started"),
     service.StoreFormatError: Kind(500, "store-format", "The store is damaged, or was written by a newer shoal"),
@@ -160,7 +161,8 @@ def problem_for(error: BaseException) -> Problem:
 def _detail(error: BaseException, kind: Kind) -> str:
     if isinstance(error, service.StoreFormatError):
         return _STORE_DETAIL
-    return _INTERNAL_DETAIL if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR else _line(str(error))
+    hidden = kind.status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, service.LearnerStoppedError)
+    return _INTERNAL_DETAIL if hidden else _line(str(error))
 
 
 def problem_for_status(status: int, detail: str = "") -> Problem:

@@ -46,7 +46,7 @@ def test_bodies_are_as_documented(error: type[library.ShoalError]) -> None:
         == ("Retry-After" in problem.headers())
         == (getattr(error, "retry_after_s", None) is not None)
     )
-    assert (body["detail"] == str(raised)) == (problem.status != 500)
+    assert (body["detail"] == str(raised)) == (problem.status != 500 or error is service.LearnerStoppedError)
     assert problem.headers()["Content-Type"] == MEDIA_TYPE
 
 
@@ -66,6 +66,7 @@ def test_bodies_are_as_documented(error: type[library.ShoalError]) -> None:
         (service.OverloadedError, 503, "overloaded"),
         (service.StoreUnavailableError, 503, "store-unavailable"),
         (service.NotReadyError, 503, "not-ready"),
+        (service.LearnerStoppedError, 500, "learner-stopped"),
         (service.OffsetBeyondLogError, 400, "offset-beyond-log"),
         (service.HostNotAllowedError, 421, "host-not-allowed"),
         (service.UnauthenticatedError, 401, "unauthenticated"),

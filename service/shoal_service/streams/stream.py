@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from shoal_service.errors import (
     DeadLetteredError,
+    LearnerStoppedError,
     NotReadyError,
     OffsetBeyondLogError,
     OffsetNotAppliedError,
@@ -374,7 +375,7 @@ class Stream:
 
     async def _restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
         if (failure := self.view_source.failure) is not None:  # the entry would come after the one that stopped it
-            raise NotReadyError(
+            raise LearnerStoppedError(
                 f"the learner of stream {self.name!r} has stopped ({failure}), so it would not restore a snapshot; "
                 "delete the stream first, and the restore then creates it again"
             )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.waiting import eventually_async
-from shoal_service.errors import NotReadyError
+from shoal_service.errors import LearnerStoppedError
 from shoal_service.store import SqliteStore
 from shoal_service.wire import Points, to_log
 
@@ -54,12 +54,12 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     stream = await stopped(running.registry)
     said = "entry 31 is missing" if file == "shoal.sqlite3" else "ends at entry 30, but entry 40 was acknowledged"
     assert said in stream.view_source.failure
-    with pytest.raises(NotReadyError, match=said):
+    with pytest.raises(LearnerStoppedError, match=said):
         await stream.snapshot(5)
     view = stream.view_source.board.view
     assert view.seq == 30
     assert view.log_offset == sum(len(points.x) for points in batches[:30])
-    with pytest.raises(NotReadyError, match="delete the stream first"):  # its entry would never be reached
+    with pytest.raises(LearnerStoppedError, match="delete the stream first"):  # its entry would never be reached
         await running.registry.restore("default", saved)
     await running.registry.delete("default")
     await running.registry.restore("default", saved)

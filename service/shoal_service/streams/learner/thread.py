@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from shoal_service.errors import (
+    LearnerStoppedError,
     LogGapError,
     NotReadyError,
     ServiceError,
@@ -522,8 +523,11 @@ class Learner:
         return StreamGoneError(f"stream {self._name!r} was deleted; create it again or name another")
 
     def _ended(self) -> ServiceError:
+        if self.superseded:
+            return NotReadyError(f"another process learns stream {self._name!r} now ({self.failure}); ask again")
         if self.failure is not None:
-            return NotReadyError(
-                f"the learner of stream {self._name!r} has stopped ({self.failure}); see the service's log"
+            return LearnerStoppedError(
+                f"the learner of stream {self._name!r} has stopped ({self.failure}); see the service's log, "
+                "and restart the service when the cause is removed"
             )
         return NotReadyError("the service is stopping; ask again when it runs")
