@@ -3,7 +3,7 @@
 Run: python benchmarks/embeddings.py [--set drawn long news] [--way subspace ...]. A run replaces older lines of them.
 
 `drawn`: unit vectors with one direction in common and sixty clusters of Zipf sizes, 384, 768 and 1,536 features.
-`long`: the same in 1,536 features, with 100,000 rows to learn in place of 20,000.
+`long`: the same clusters in 1,536 features, with 100,000, 200,000 and 500,000 rows to learn, drawn as they are needed.
 `news` (SHOAL_DATA=folder with news_t_stream.npz, and the packages `wordllama`, `safetensors` and `tokenizers`):
 titles as the mean of their words' vectors, 256 features, in the order of the stream and shuffled. Four fifths are
 learned, the last fifth is held out.
@@ -19,12 +19,13 @@ prior, without compilation; largest resident memory in MiB beyond that before th
 
 import argparse
 import csv
+import itertools
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,20 +39,40 @@ from shoal import StreamingDPMixture
 from shoal.points.arrays import Array, IntArray
 
 BATCH, WARM_UP, DIRECTIONS = 500, 1_000, 32
-DRAWN_ROWS, LONG_ROWS, DRAWN_HELD, CLUSTERS = 20_000, 100_000, 4_000, 60
+DRAWN_ROWS, DRAWN_HELD, CLUSTERS = 20_000, 4_000, 60
+LONG_ROWS, LONG_FEATURES, BLOCK = (100_000, 200_000, 500_000), 1_536, 20_000
 WAYS = ("subspace", "gaussian on components", "von_mises_fisher", "von_mises_fisher in one pass", "k-means told K")
 COLUMNS = ("data", "way", "components", "true", "each batch", "held out", "log density", "us a row", "MiB")
 RESULTS = Path(__file__).parent / "results" / "embeddings.csv"
 
 
-def drawn(n_features: int, n_rows: int = DRAWN_ROWS) -> tuple[Array, IntArray, int]:
+Blocks = Iterator[tuple[Array, IntArray]]
+"""Rows and their clusters."""
+
+
+def drawn(n_features: int) -> tuple[Array, IntArray, int]:
     """Unit vectors, their clusters, and how many rows are to be learned."""
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, CLUSTERS + 1)
-    z = rng.choice(CLUSTERS, size=n_rows + DRAWN_HELD, p=share / share.sum())
+    z = rng.choice(CLUSTERS, size=DRAWN_ROWS + DRAWN_HELD, p=share / share.sum())
     common, own = rng.normal(size=n_features), rng.normal(size=(CLUSTERS, n_features))
-    x = 0.6 * common + 0.5 * own[z] + 0.5 * rng.normal(size=(len(z), n_features))
-    return x / np.linalg.norm(x, axis=1, keepdims=True), z, n_rows
+    return unit_vectors(rng, common, own[z]), z, DRAWN_ROWS
+
+
+def unit_vectors(rng: np.random.Generator, common: Array, own: Array) -> Array:
+    """Vectors (N, D) around the directions `own` (N, D) of their clusters."""
+    x = 0.6 * common + 0.5 * own + 0.5 * rng.normal(size=own.shape)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def drawn_blocks() -> Blocks:
+    """Blocks of such vectors, without an end."""
+    rng = np.random.default_rng(0)
+    share = 1.0 / np.arange(1, CLUSTERS + 1)
+    common, own = rng.normal(size=LONG_FEATURES), rng.normal(size=(CLUSTERS, LONG_FEATURES))
+    while True:
+        z = rng.choice(CLUSTERS, size=BLOCK, p=share / share.sum())
+        yield unit_vectors(rng, common, own[z]), z
 
 
 def news(order: str) -> tuple[Array, IntArray, int]:
@@ -97,38 +118,48 @@ class KMeans:
         return np.asarray(self._model.predict(x), dtype=np.int64)
 
 
-def model_of(way: str, x: Array, n_clusters: int) -> tuple[Any, Array]:
-    """The model, and the rows as it takes them."""
+def model_of(way: str, x: Array, n_clusters: int) -> tuple[Any, Callable[[Array], Array]]:
+    """The model, and what makes its rows of the vectors. `x` are the first vectors."""
     if way == "k-means told K":
-        return KMeans(n_clusters), x
+        return KMeans(n_clusters), lambda rows: rows
     if way == "gaussian on components":
-        return StreamingDPMixture("gaussian"), PCA(DIRECTIONS, svd_solver="full").fit(x[:WARM_UP]).transform(x)
+        return StreamingDPMixture("gaussian"), PCA(DIRECTIONS, svd_solver="full").fit(x[:WARM_UP]).transform
     family, _, once = way.partition(" in ")
-    return StreamingDPMixture(family, refinement=None if once else "auto"), x
+    return StreamingDPMixture(family, refinement=None if once else "auto"), lambda rows: rows
+
+
+def blocks_of(data: str) -> tuple[Blocks, int, Array, IntArray]:
+    """Blocks of the rows to learn and how many there are, then the rows that are held out and their clusters."""
+    kind, _, what = data.partition(" ")
+    if kind == "long":
+        blocks, n = drawn_blocks(), int(what)
+        x, z = next(blocks)
+        return itertools.islice(blocks, n // BLOCK), n, x[:DRAWN_HELD], z[:DRAWN_HELD]
+    x, z, n = news(what) if kind == "news" else drawn(int(what))
+    return iter([(x[:n], z[:n])]), n, x[n:], z[n:]
 
 
 def measure(data: str, way: str) -> list[str]:
     """One case: a line of the table."""
-    kind, _, what = data.partition(" ")
-    if kind == "news":
-        x, z, n = news(what)
-    else:
-        x, z, n = drawn(int(what), DRAWN_ROWS if kind == "drawn" else LONG_ROWS)
+    blocks, n, held, held_z = blocks_of(data)
+    first = next(blocks)
     for _ in range(2):  # kernels are loaded in the first turn
-        model, rows = model_of(way, x, CLUSTERS)
+        model, rows_of = model_of(way, first[0], CLUSTERS)
         for start in range(0, 2 * WARM_UP, BATCH):
-            model.partial_fit(rows[start : start + BATCH])
-    n_true = len(np.unique(z[:n]))
+            model.partial_fit(rows_of(first[0][start : start + BATCH]))
+    n_true = len(np.unique(first[1]))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.process_time()
-    model, rows = model_of(way, x, n_true)
-    spent, labels = time.process_time() - begun, []
-    for start in range(0, n, BATCH):
-        batch = rows[start : min(start + BATCH, n)]
-        begun = time.process_time()
-        model.partial_fit(batch)
-        spent += time.process_time() - begun
-        labels.append(model.predict(batch))
+    model, rows_of = model_of(way, first[0], n_true)
+    spent, labels, true = time.process_time() - begun, [], []
+    for x, z in itertools.chain([first], blocks):
+        rows = rows_of(x)
+        for start in range(0, len(rows), BATCH):
+            begun = time.process_time()
+            model.partial_fit(rows[start : start + BATCH])
+            spent += time.process_time() - begun
+            labels.append(model.predict(rows[start : start + BATCH]))
+        true.append(z)
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
     components = len(model.component_ids_) if isinstance(model, StreamingDPMixture) else n_true
     dense = way.startswith(("subspace", "von_mises_fisher"))
@@ -137,9 +168,9 @@ def measure(data: str, way: str) -> list[str]:
         way,
         str(components),
         str(n_true),
-        f"{adjusted_rand_score(z[:n], np.concatenate(labels)):.3f}",
-        f"{adjusted_rand_score(z[n:], model.predict(rows[n:])):.3f}",
-        f"{model.score_samples(rows[n:]).mean():.1f}" if dense else "-",
+        f"{adjusted_rand_score(np.concatenate(true), np.concatenate(labels)):.3f}",
+        f"{adjusted_rand_score(held_z, model.predict(rows_of(held))):.3f}",
+        f"{model.score_samples(held).mean():.1f}" if dense else "-",
         f"{1e6 * spent / n:.0f}",
         f"{more / 1024:.0f}",
     ]
@@ -147,7 +178,7 @@ def measure(data: str, way: str) -> list[str]:
 
 def cases(kinds: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, str]]:
     sets = [f"drawn {d}" for d in (384, 768, 1536)] if "drawn" in kinds else []
-    sets += ["long 1536"] if "long" in kinds else []
+    sets += [f"long {n}" for n in LONG_ROWS] if "long" in kinds else []
     sets += ["news in time", "news shuffled"] if "news" in kinds else []
     return ((data, way) for data in sets for way in ways)
 
