@@ -11,6 +11,7 @@ from shoal.clusters import cut
 from shoal.errors import NoPointsError
 from shoal.estimators.fitted import Fitted
 from shoal.mixture import StreamSettings
+from shoal.points.agreement import adjusted_rand_index
 from shoal.points.arrays import IntArray
 from shoal.points.weighted_rows import LearntPoints, unweighted
 
@@ -55,7 +56,5 @@ def stability_of(
         component = learner.snapshot.predict(unweighted(rows), with_resp=False).component
         labels.append((found.of_components(component), component))
         numbers.append(found.n_clusters)
-    from sklearn.metrics import adjusted_rand_score  # a tenth of a second to import
-
-    clusters, components = (float(adjusted_rand_score(*pair)) for pair in zip(*labels, strict=True))
+    clusters, components = (adjusted_rand_index(*pair) for pair in zip(*labels, strict=True))
     return Stability(clusters, components, (numbers[0], numbers[1]), len(rows))

@@ -14,6 +14,7 @@ from shoal.families import AnyFamily
 from shoal.families.capabilities import working_rows
 from shoal.inference import Model, Search, State, StickPrior, WindowData, no_past, reestimated
 from shoal.mixture import MixtureState, StreamSettings, live_rows, with_empty
+from shoal.points.agreement import adjusted_rand_index
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
 from shoal.process import predictive_weights
@@ -37,9 +38,7 @@ class FamilyTrial(NamedTuple):
     @property
     def agreement(self) -> float:
         """Adjusted Rand index of the two labellings of all rows: whether the components come back."""
-        from sklearn.metrics import adjusted_rand_score  # a tenth of a second to import
-
-        return float(adjusted_rand_score(*self.labels))
+        return adjusted_rand_index(*self.labels)
 
     @property
     def total_components(self) -> int:

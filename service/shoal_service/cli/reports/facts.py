@@ -157,8 +157,8 @@ def _agreement(model: Any, file: str, read: "ReadOptions", n_points: int, choice
             return None
         return Agreement(found.agreement, found.component_agreement, found.n_clusters)
     from sklearn.base import clone
-    from sklearn.metrics import adjusted_rand_score
 
+    from shoal.points.agreement import adjusted_rand_index
     from shoal.points.rows import stacked
 
     with open_rows_of_model(file, read, model.family) as points:
@@ -172,4 +172,4 @@ def _agreement(model: Any, file: str, read: "ReadOptions", n_points: int, choice
         components.append(labels)
         clusters.append(found.of_components(labels))
         numbers.append(found.n_clusters)
-    return Agreement(adjusted_rand_score(*clusters), adjusted_rand_score(*components), (numbers[0], numbers[1]))
+    return Agreement(adjusted_rand_index(*clusters), adjusted_rand_index(*components), (numbers[0], numbers[1]))
