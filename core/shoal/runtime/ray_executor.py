@@ -4,6 +4,7 @@ Ray computes the task of a lost worker or machine again. Shared values lie in it
 """
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future
@@ -17,6 +18,8 @@ from shoal.runtime.blas import one_blas_thread
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _ON_LOOPBACK: list[Any] = []
 """The module of Ray, if it was imported so that a cluster of its own listens on loopback."""
+_ANSWER_S = 10.0
+"""Seconds within which a cluster must accept a connection."""
 _RETRIES = 3
 """Times that Ray tries a task again whose worker was lost; then the map does, as with any executor."""
 
@@ -55,6 +58,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     if address is None:
         own |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
     else:
+        _check_answers(address)
         own["address"] = address
     try:
         with _on_loopback() if address is None else nullcontext():
@@ -62,6 +66,19 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     except (ConnectionError, OSError, ValueError, RuntimeError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise SettingError(f"Ray cannot be used {where}: {str(error).strip().splitlines()[0]}") from error
+
+
+def _check_answers(address: str) -> None:
+    """Raise SettingError where nothing listens at an address with a port: Ray itself tries for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise SettingError(
+            f"no Ray cluster answers at {address} ({error}); give the address that `ray start --head` shows, or none"
+        ) from error
 
 
 @contextmanager

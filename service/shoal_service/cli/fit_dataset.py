@@ -1,5 +1,6 @@
 """Data sets on disk of `shoal fit`: files that need not fit in memory, by the workers of an executor."""
 
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -9,6 +10,7 @@ import typer
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_batch import show_fit
 from shoal_service.cli.output import count, passes_bar, stderr_console
+from shoal_service.cli.ray_messages import beside_ray
 
 if TYPE_CHECKING:
     from shoal_service.cli.options import Reading
@@ -77,7 +79,8 @@ def fit_dataset(
         if out.exists() and not out.is_dir():
             raise CommandError(f"--out {out} is a file; with --executor it must be a folder, or a name for a new one")
         output_names(dataset, out)
-    with passes_bar(dataset.n_rows) as show:
+    on_ray = options.executor is ExecutorName.ray
+    with beside_ray() if on_ray else nullcontext(), passes_bar(dataset.n_rows) as show:
         model = DPMixture(**settings, executor=executor, callback=show).fit(dataset)
         written = None if out is None else model.write_predictions(dataset, out)
     if written is not None:

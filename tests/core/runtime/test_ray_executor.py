@@ -4,6 +4,7 @@ import builtins
 import gc
 import os
 import signal
+import socket
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ import pytest
 from shoal import DPMixture
 from shoal.errors import SettingError
 from shoal.runtime.executors import executor_of, in_order
-from shoal.runtime.ray_executor import Ray
+from shoal.runtime.ray_executor import Ray, _check_answers
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +33,16 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert executor_of("ray", 2, "auto") == Ray("auto", 2)
     with pytest.raises(SettingError, match=r"pip install 'shoal\[ray\]'"), Ray().started():
         pass
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.socket() as bound:  # bound and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(SettingError, match=f"no Ray cluster answers at {address}"):
+            _check_answers(address)
+    with pytest.raises(SettingError, match="no Ray cluster answers"):
+        _check_answers("ray://127.0.0.1:99999999")
 
 
 @pytest.fixture(scope="module")
