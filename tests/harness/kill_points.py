@@ -30,6 +30,7 @@ from harness.library_replay import replayed, states
 from shoal.mixture import to_bytes
 from shoal_service.errors import ShoalError
 from shoal_service.logs import make_log
+from shoal_service.refining import child
 from shoal_service.settings import Settings
 from shoal_service.store import IdempotencyKey, SqliteStore, Store
 from shoal_service.store.redis import RedisStore
@@ -37,7 +38,7 @@ from shoal_service.store.sqlite import writer
 from shoal_service.streams import Runtime, load_engines
 from shoal_service.streams.learner import thread
 from shoal_service.streams.record_index import RecordReader
-from shoal_service.streams.refinement import child, process
+from shoal_service.streams.refinement import process
 from shoal_service.wire import Points, RecordFields, Texts, from_log, to_log
 
 STREAM = {"n_features": 2, "family": "gaussian", "warmup_points": 100, "window": 1600, "refinement": None}

@@ -22,6 +22,7 @@ from shoal.mixture import StreamSettings, to_bytes
 from shoal.sequential import initial_state
 from shoal_service.errors import IdempotencyMismatchError, SettingsMovedError, StoreUnavailableError
 from shoal_service.logs import make_log
+from shoal_service.refining import child
 from shoal_service.settings import Settings
 from shoal_service.store import EntryKind, IdempotencyKey
 from shoal_service.streams import board, events, runtime
@@ -36,7 +37,7 @@ from shoal_service.streams.learner import (
     thread,
 )
 from shoal_service.streams.record_index import RecordReader, forget_payload, forgotten_keys, writer
-from shoal_service.streams.refinement import RefinementRecords, child, job_lease, process, records, trigger, worker
+from shoal_service.streams.refinement import RefinementRecords, job_lease, process, records, trigger, worker
 from shoal_service.streams.shared import ReplicaManager, lease_manager, replica, replica_manager, view_broadcast
 from shoal_service.wire import Points, RecordFields, Texts, fields_from_log, from_log, to_log
 

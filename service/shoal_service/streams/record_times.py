@@ -1,4 +1,4 @@
-"""Times of the points of a stream that forgets by time: stamped when they are accepted, and read back from the log.
+"""Times of the points of a stream that forgets by time: stamped and checked when they are accepted.
 
 A point without a time happened when it was accepted. The service writes that moment into the entry of the log once, so
 that every replay reads the same one. A point cannot have happened later than that: a time in the future counts as the
@@ -6,28 +6,18 @@ moment of acceptance, as far as learning is concerned. A time far in the future 
 only explanation.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal_service.errors import RecordFieldError
-from shoal_service.wire import Points, RecordFields, time_text, times_from_log
+from shoal_service.wire import Points, RecordFields, time_text
 
 if TYPE_CHECKING:
     from shoal.mixture import StreamSettings
 
 MAX_AHEAD_S = 86_400.0
 """Most seconds by which a time may lie in the future: a day, more than any error of a time zone."""
-
-
-class LearntTimes(NamedTuple):
-    """The times of a batch as they are learnt."""
-
-    own: npt.NDArray[np.float64]
-    """(N,) seconds since 1970; NaN for a point without a time, and for one with a time in the future."""
-    arrived: float | None
-    """When the batch was accepted. None where the entry does not say."""
 
 
 def stamped(points: Points, settings: "StreamSettings", now: float) -> Points:
@@ -71,15 +61,6 @@ def check_times(points: Points, settings: "StreamSettings", newest: float | None
             "raise the setting lateness",
             row=row,
         )
-
-
-def learnt_times(payload: bytes, n_points: int) -> LearntTimes:
-    """The times of a batch of the log."""
-    found = times_from_log(payload)
-    own, arrived = (None, None) if found is None else found
-    if own is None:
-        return LearntTimes(np.full(n_points, np.nan), arrived)
-    return LearntTimes(own if arrived is None else np.where(own >= arrived, np.nan, own), arrived)
 
 
 def shown_time(seconds: float | None) -> str | None:

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """The refining child's work is done in this process."""
-    from shoal_service.streams.refinement import child, process
+    from shoal_service.refining import child
+    from shoal_service.streams.refinement import process
 
     def refine(self: Any, task: process.Task, timeout_s: float, watch: Any) -> process.Outcome:
         paths = {name: str(getattr(task, name)) for name in ("state", "window", "result")}

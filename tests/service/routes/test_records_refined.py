@@ -11,7 +11,8 @@ from harness.gradient_proportions import GradientProportions
 from shoal.families import FAMILIES
 from shoal.mixture import from_bytes
 from shoal.points.weighted_rows import weights_of
-from shoal_service.streams.refinement import child, process
+from shoal_service.refining import child
+from shoal_service.streams.refinement import process
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]
 JSON = {"Content-Type": "application/json"}

@@ -9,9 +9,10 @@ import pytest
 
 from harness.event_reader import Reader
 from harness.in_turn import in_turn
+from shoal_service.refining import child
 from shoal_service.routes import events
 from shoal_service.streams.learner import publisher
-from shoal_service.streams.refinement import child, process
+from shoal_service.streams.refinement import process
 from shoal_service.wire.models import RefinementOut, RefinementsOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]

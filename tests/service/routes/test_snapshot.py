@@ -9,7 +9,8 @@ import pytest
 
 from shoal import StreamingDPMixture
 from shoal.mixture import from_bytes
-from shoal_service.streams.refinement import child, process
+from shoal_service.refining import child
+from shoal_service.streams.refinement import process
 
 pytestmark = pytest.mark.anyio
 ON_MEMORY = pytest.mark.parametrize("store_kind", ["memory"])

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from shoal_service.refining import child
 from shoal_service.streams import stream
-from shoal_service.streams.refinement import child, process
+from shoal_service.streams.refinement import process
 from shoal_service.wire import time_text
 
 pytestmark = pytest.mark.anyio

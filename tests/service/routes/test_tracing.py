@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.streams.refinement import child, process
+from shoal_service.refining import child
+from shoal_service.streams.refinement import process
 from shoal_service.tracing import span, tracing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["memory"])]

@@ -9,11 +9,11 @@ import pytest
 
 from shoal.errors import SettingError
 from shoal.mixture import StreamSettings, from_bytes
+from shoal_service.refining import rows_of
 from shoal_service.settings import Settings
 from shoal_service.store import Entry, EntryKind
 from shoal_service.streams.learner import apply
 from shoal_service.streams.names import added_names, settings_after
-from shoal_service.streams.refinement.window_rows import rows_of
 from shoal_service.streams.stream import Stream
 from shoal_service.wire import Points
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shoal.errors import ShapeError
+from shoal_service.refining import learnt_times, rows_of
 from shoal_service.store import Checkpoint, Entry, EntryKind
 from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.names import recorded_settings, settings_after
-from shoal_service.streams.record_times import learnt_times
 from shoal_service.streams.refinement import (
     AdoptionInputs,
     AdoptionOutcome,
     apply_adoption_inplace,
-    rows_of,
     rows_of_window,
 )
 from shoal_service.streams.view import PublishedView, Score

@@ -13,7 +13,6 @@ from shoal_service.streams.refinement.trigger import AdoptionCounters, Refinemen
 from shoal_service.streams.refinement.window_rows import (
     batches_of,
     entries_between,
-    rows_of,
     rows_of_window,
     with_window,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "batches_of",
     "entries_between",
     "read_inputs",
-    "rows_of",
     "rows_of_window",
     "with_window",
 ]

@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from shoal_service.errors import StoreFormatError
+from shoal_service.refining import MissingRowsError, last_rows
 from shoal_service.store import Entry, EntryKind, Store
-from shoal_service.streams.refinement.window_rows import (
-    MissingRowsError,
-    batches_of,
-    entries_between,
-    last_rows,
-)
+from shoal_service.streams.refinement.window_rows import batches_of, entries_between
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState

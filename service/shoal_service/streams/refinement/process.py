@@ -159,7 +159,7 @@ def _start(nice: int) -> "subprocess.Popen[bytes]":
     It stays in the parent's session: where the kernel schedules by session, `nice` counts within one only.
     """
     return subprocess.Popen(
-        command_of("shoal_service.streams.refinement.child", str(nice)),
+        command_of("shoal_service.refining.child", str(nice)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal_service.errors import NotReadyError, ServiceError, StoreError, StreamGoneError, UnknownStreamError
+from shoal_service.refining import write_window
 from shoal_service.settings import Settings
 from shoal_service.store import Checkpoint, EntryKind, References, Store
 from shoal_service.streams.refinement.adopt import AdoptionEntry
@@ -24,7 +25,7 @@ from shoal_service.streams.refinement.process import (
     WorkDir,
 )
 from shoal_service.streams.refinement.records import Refinement, RefinementRecords, StreamKey
-from shoal_service.streams.refinement.window_rows import batches_of, entries_between, write_window
+from shoal_service.streams.refinement.window_rows import batches_of, entries_between
 from shoal_service.tracing import span
 
 IDLE_S = 300.0

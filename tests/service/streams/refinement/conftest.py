@@ -14,12 +14,13 @@ import pytest
 
 from harness.library_replay import replayed
 from shoal_service.logs import make_log
+from shoal_service.refining import child
 from shoal_service.settings import Settings
 from shoal_service.store import Entry, SqliteStore, Store
 from shoal_service.streams import StreamRegistry
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.learner import checkpoints, retry_policy, thread
-from shoal_service.streams.refinement import child, process, worker
+from shoal_service.streams.refinement import process, worker
 from shoal_service.streams.refinement.records import Refinement
 from shoal_service.streams.refinement.service import RefinementService
 from shoal_service.streams.refinement.worker import RefinementWorker

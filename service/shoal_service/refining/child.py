@@ -1,6 +1,6 @@
 """Refining child process: runs one refinement after another until its standard input ends. It never opens the store.
 
-The parent starts it as `python -m shoal_service.streams.refinement.child`. A request is a line of JSON that names
+The parent starts it as `python -m shoal_service.refining.child`. A request is a line of JSON that names
 files: a state and a window to read, a result to write. Answers are lines of JSON: progress, then the outcome. When the
 parent ends, for whatever reason, the pipe ends too, and the child ends at once: it holds nothing worth saving.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from shoal.errors import ShoalError
-from shoal_service.streams.refinement.window_rows import MissingRowsError, last_rows, read_window
+from shoal_service.refining import MissingRowsError, last_rows, read_window
 
 if TYPE_CHECKING:
     from shoal.mixture import MixtureState, Progress
