@@ -70,14 +70,17 @@ class Predictor:
             return self._predict_with_holes(x, holed, with_resp, placed)
         n, k = len(x), self._log_weight.size - 1
         resp = np.zeros((n, k if with_resp else 0))
-        whole = Predicted(np.empty(n, dtype=np.int64), np.empty(n), np.empty(n), resp)
+        whole = Predicted(np.empty(n, np.int64), np.empty(n), np.empty(n), resp)
         asked = self._asked
         beside = 1 if asked is not None else k + 1
         step = max(1, _CHUNK_ELEMENTS // (beside * (row_elements(x) + 4)))
         for start in range(0, n, step):
-            rows = slice(start, start + step)
-            out = Predicted(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
-            z = placed(x[rows])
+            part, out = x, whole
+            if n > step:
+                rows = slice(start, start + step)
+                out = Predicted(whole.row[rows], whole.log_density[rows], whole.novelty[rows], resp[rows])
+                part = x[rows]
+            z = placed(part)
             if asked is None:
                 self._predict_by_numpy(z, out)
             else:

@@ -21,7 +21,7 @@ from shoal.mixture.predictor import Predictor, rows_for_readers, with_empty
 from shoal.mixture.settings import StreamSettings
 from shoal.mixture.state import MixtureState, Status, live_rows
 from shoal.points.arrays import Array, IntArray, read_only
-from shoal.points.rows import Points, standardised
+from shoal.points.rows import Points, standardised, standardising_changes
 from shoal.process import predictive_weights
 
 
@@ -207,8 +207,12 @@ class MixtureSnapshot:
         return x
 
     def _standardised(self, x: Points) -> Points:
-        z: Points = standardised(x, self.location, self.scale)
+        z: Points = standardised(x, self.location, self.scale, changes=self._standardises)
         return z
+
+    @cached_property
+    def _standardises(self) -> bool:
+        return standardising_changes(self.location, self.scale)
 
     @cached_property
     def _predictor(self) -> Predictor:

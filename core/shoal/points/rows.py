@@ -16,6 +16,7 @@ __all__ = [
     "stacked",
     "stacked_starts",
     "standardised",
+    "standardising_changes",
 ]
 
 
@@ -84,14 +85,20 @@ def stacked_starts(starts: list[Any]) -> IntArray:
     return np.concatenate([*moved, before[-1:]])
 
 
-def standardised(x: Points, location: Array, scale: Array) -> Any:
+def standardising_changes(location: Array, scale: Array) -> bool:
+    """Whether (x - location) / scale is another number than x for some x."""
+    return bool(location.any()) or not bool((scale == 1.0).all())
+
+
+def standardised(x: Points, location: Array, scale: Array, *, changes: bool | None = None) -> Any:
     """(x - location) / scale for x (N, D), clipped to magnitude 1e100 so that squares stay finite.
 
-    It is x itself where nothing changes, and for sparse rows, whose domains have no location.
+    It is x itself where nothing changes, and for sparse rows, whose domains have no location. `changes`: what
+    `standardising_changes` says of location and scale, if that is known.
     """
     if isinstance(x, SparseRows):
         return x
-    if not location.any() and bool((scale == 1.0).all()):
+    if not (standardising_changes(location, scale) if changes is None else changes):
         z = x
     else:
         with np.errstate(over="ignore"):
