@@ -51,12 +51,12 @@ class RequestLog:
     def add(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Add a served request, to be written after `DELAY_S`. `status`: 0 if no answer was sent."""
         self._waiting.append(_ServedRequest(scope, request_id, status, seconds, time.time()))
-        loop, context = asyncio.get_running_loop(), contextvars.Context()  # not the context of a request
+        loop = asyncio.get_running_loop()
         if len(self._waiting) % AT_ONCE == 0:
-            loop.call_soon(self._write_some, context=context)
+            loop.call_soon(self._write_some, context=contextvars.Context())  # not the context of a request
         if self._due is not loop:
             self._due = loop
-            loop.call_later(DELAY_S, self._write_due, loop, context=context)
+            loop.call_later(DELAY_S, self._write_due, loop, context=contextvars.Context())
 
     def write(self) -> None:
         """Write all waiting lines now."""

@@ -228,10 +228,10 @@ class _Arguments:
         points to the wrong stream.
         """
         given = _query_of(request)
-        if (unknown := given.keys() - self._query.keys()) and not self._any_query:
-            raise self._unknown(request, min(unknown))
-        if missing := self._required - given.keys():
-            name = min(missing)
+        if not (given.keys() <= self._query.keys() or self._any_query):
+            raise self._unknown(request, min(given.keys() - self._query.keys()))
+        if not self._required <= given.keys():
+            name = min(self._required - given.keys())
             raise ParameterError(f"parameter {name} is missing; add ?{name}=... to the address")
         found: dict[str, Any] = {}
         for name, values in given.items():

@@ -18,8 +18,8 @@ class KeyLimits:
     """Limits of one request. Without limits of the key, all methods return at once."""
 
     def __init__(self, request: Request) -> None:
+        self._request = request
         self._caller = caller_of(request.scope)
-        self._store = service_of(request).store
 
     def check_points(self) -> None:
         """Raise RateLimitedError if no point would be accepted now. Call it before the body is read."""
@@ -37,7 +37,7 @@ class KeyLimits:
         It saves the reading of a body. What creates the stream checks again, with `may_create`.
         """
         if self.may_create is not None:
-            names = {record.name for record in await asyncio.to_thread(self._store.list_streams)}
+            names = {record.name for record in await asyncio.to_thread(service_of(self._request).store.list_streams)}
             if name not in names:
                 self.may_create(names)
 

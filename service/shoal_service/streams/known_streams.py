@@ -142,9 +142,9 @@ class KnownStreams:
 
     async def get(self, name: str) -> Stream:
         """The stream of a name. Raises StreamNameError, UnknownStreamError."""
-        check_stream_name(name)
         if (stream := self.find(name)) is not None:
             return stream
+        check_stream_name(name)
         record = await asyncio.to_thread(self.store.get_stream, name)
         self._forget_gone()
         # Meanwhile the stream may have been deleted and created again: what is known now is at least as new.

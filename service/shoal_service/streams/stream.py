@@ -117,8 +117,8 @@ class Stream:
     def point_form(self) -> PointForm:
         """What its points look like."""
         settings = self.settings
-        form = PointForm(settings.n_features, settings.takes_holes, bool(settings.category_columns))
-        return form._replace(names=settings.feature_names)
+        texts = bool(settings.category_columns)
+        return PointForm(settings.n_features, settings.takes_holes, texts, settings.feature_names)
 
     @property
     def learnt_settings(self) -> "StreamSettings":

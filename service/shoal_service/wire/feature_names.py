@@ -1,7 +1,6 @@
 """Names of features in a batch: their checks, and the order of its columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from shoal.errors import NotFiniteError, NotNumericError, counted, did_you_mean
 from shoal_service.errors import FeatureNamesError
@@ -30,17 +29,23 @@ def checked_names(names: object, n_features: int) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-@contextmanager
-def errors_naming_features(names: object) -> Iterator[None]:
-    """Let an error about one value name the feature instead of the index of its column. `names`: one a column, or None
-    for columns without names.
-    """
-    try:
-        yield
-    except (NotFiniteError, NotNumericError) as error:
-        column = error.column
+class errors_naming_features:  # noqa: N801 - used as a function; a generator takes five times as long
+    """Context in which an error about one value names the feature instead of the index of its column."""
+
+    def __init__(self, names: object) -> None:
+        """`names`: one a column, or None for columns without names."""
+        self._names = names
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise the error with the name of the feature, if it is about a value of one that has a name."""
+        if not isinstance(error, NotFiniteError | NotNumericError):
+            return
+        names, column = self._names, error.column
         if column is None or not isinstance(names, list | tuple) or column >= len(names):
-            raise
+            return
         before, _, after = str(error).rpartition(place_of(column))  # the last one: a text in the body may say the same
         raise type(error)(f"{before}{place_of(str(names[column]))}{after}", row=error.row) from None
 
