@@ -171,7 +171,7 @@ def _length(fragment: Any, schema: Any, name: str, path: str) -> int:
 
 def _table(arrow: _Arrow, batch: Any, block: ArrowBlock) -> Any:
     """A batch as a table (n, D); an empty value is NaN, which the checks of points refuse."""
-    columns = [batch.column(i) for i in range(batch.num_columns)]
+    columns = [_without_decimals(arrow.pa, batch.column(i)) for i in range(batch.num_columns)]
     if not _is_list(arrow.pa, columns[0].type):
         return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
     values = columns[0].flatten().to_numpy(zero_copy_only=False)
@@ -181,6 +181,11 @@ def _table(arrow: _Arrow, batch: Any, block: ArrowBlock) -> Any:
             f"{block.path}, column {block.columns[0]!r} has rows without {block.n_features} numbers; fix or drop them"
         )
     return values.reshape(len(lengths), block.n_features)
+
+
+def _without_decimals(pa: Any, column: Any) -> Any:
+    """A column with floats in the place of decimals, as which databases export many numbers."""
+    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
 
 
 def _is_read_as_others(pa: Any, kind: Any) -> bool:
@@ -193,7 +198,7 @@ def _is_points(pa: Any, kind: Any, lists: bool) -> bool:
     if _is_list(pa, kind) != lists:
         return False
     element = kind.value_type if lists else kind
-    return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
+    return bool(pa.types.is_integer(element) or pa.types.is_floating(element) or pa.types.is_decimal(kind))
 
 
 def _is_list(pa: Any, kind: Any) -> bool:

@@ -1,6 +1,7 @@
 """Data sets on disk: which files and rows they have, in which order, and what is refused."""
 
 import pickle
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,14 @@ def test_dictionaries_of_numbers_are_read_as_their_values(tmp_path: Path) -> Non
     with pa.ipc.new_file(tmp_path / "x.arrow", coded.schema) as writer:
         writer.write_table(coded)
     np.testing.assert_array_equal(rows_of(open_dataset(tmp_path / "x.arrow")), X[:9].round())
+
+
+def test_decimals_of_a_database_are_read_as_numbers(tmp_path: Path) -> None:
+    exact = pa.table(
+        {"a": pa.array([Decimal("1.125"), None, Decimal("-3.5")], pa.decimal128(9, 3)), "b": [1.0, 2.0, 3.0]}
+    )
+    parquet.write_table(exact, tmp_path / "x.parquet")
+    np.testing.assert_array_equal(rows_of(open_dataset(tmp_path / "x.parquet")), [[1.125, 1], [np.nan, 2], [-3.5, 3]])
 
 
 def test_row_groups_are_gathered_into_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def test_single_precision_of_parquet_stays_and_integers_become_double(tmp_path: 
     assert chunks_of(single)[0].dtype == np.float32
     mixed = parquet(tmp_path / "y.parquet", {"a": X[:, 0].astype("f4"), "b": np.arange(2500)})
     assert chunks_of(mixed)[0].dtype == np.float64
+    exact = parquet(tmp_path / "z.parquet", {"a": X[:, 0].astype("f4"), "b": [Decimal(i) / 8 for i in range(2500)]})
+    np.testing.assert_array_equal(chunks_of(exact)[0][:3, 1], [0, 0.125, 0.25])
 
 
 @pytest.mark.parametrize(

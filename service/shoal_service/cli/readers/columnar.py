@@ -117,7 +117,8 @@ class ColumnReader:
             )
         for field in fields:
             kind = field.type.value_type if lists or self._pa.types.is_dictionary(field.type) else field.type
-            number = self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind)
+            types = self._pa.types
+            number = types.is_integer(kind) or types.is_floating(kind) or (types.is_decimal(kind) and not lists)
             if not number and field.name not in self._texts:
                 raise CommandError(
                     f"{self._bad.file}, column {field.name!r} holds {field.type}; choose columns of numbers with "
@@ -184,7 +185,9 @@ class ColumnReader:
 
     def _features(self, batch: Any) -> list[Any]:
         columns = (batch.column(batch.schema.get_field_index(name)) for name in self._names)
-        return [without_dictionary(self._pa, column) for column in columns]
+        plain = [without_dictionary(self._pa, column) for column in columns]
+        decimal, double = self._pa.types.is_decimal, self._pa.float64()
+        return [column.cast(double) if decimal(column.type) else column for column in plain]
 
     def _values(self, name: str, column: Any) -> npt.NDArray[Any]:
         """A column as floats, or as texts without spaces around them."""
