@@ -27,14 +27,19 @@ def write_whole(file: FileName | BinaryIO, blob: bytes) -> None:
     """Write to an open file, or put `blob` in the place of a named one in one step.
 
     The old file stays until the new one is complete and flushed. An error leaves the old one, and nothing beside it.
+    A device or a pipe, such as /dev/stdout, is written to, and stays.
     """
     if not isinstance(file, str | os.PathLike):
         file.write(blob)
         return
     target = Path(file)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with _named_in_errors(target), target.open("wb") as device:
+            device.write(blob)
+        return
     beside = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
     try:
-        with beside.open("xb") as whole:
+        with _named_in_errors(target), beside.open("xb") as whole:
             whole.write(blob)
             whole.flush()
             os.fsync(whole.fileno())
@@ -96,8 +101,20 @@ def complete_file(folder: FileName, name: str) -> Iterator[str]:
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
-        yield str(beside)
+        with _named_in_errors(target):
+            yield str(beside)
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _named_in_errors(target: Path) -> Iterator[None]:
+    """Give an error of the system, such as that of a full disk, the name of the file, if it has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(target)) from error

@@ -7,7 +7,15 @@ import typer
 
 from shoal_service.cli.exits import CommandError
 from shoal_service.cli.fit_stream import family_of_columns, open_rows_of_model
-from shoal_service.cli.output import count, for_people, print_json, progress_bar, rounds_bar, stderr_console
+from shoal_service.cli.output import (
+    count,
+    for_people,
+    print_json,
+    progress_bar,
+    rounds_bar,
+    save_labels,
+    stderr_console,
+)
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
@@ -44,7 +52,7 @@ def fit_batch(file: str, read: "ReadOptions", settings: dict[str, Any], out: Pat
     """Read the whole file, fit a `DPMixture` with these settings, write the labels, and show the result."""
     model = fit_file(file, read, settings)
     if out is not None:
-        _save_labels(model.labels_, out)
+        save_labels(model.labels_, out)
     show_fit(model, as_json)
 
 
@@ -81,14 +89,6 @@ def _read(file: str, read: "ReadOptions", family: Any) -> tuple[Any, Any]:
         if not done:
             raise CommandError(f"{'stdin' if file == '-' else file} has no points")
         return stacked(chunks), family_of_columns(family, names)
-
-
-def _save_labels(labels: Any, out: Path) -> None:
-    import numpy as np
-
-    with out.open("wb") as target:
-        np.save(target, labels)
-    stderr_console().print(f"{count(len(labels), 'label')} written to {out}")
 
 
 def show_fit(model: Any, as_json: bool) -> None:

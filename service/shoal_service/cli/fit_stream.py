@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.output import count, for_people, print_json, progress_bar, stderr_console
+from shoal_service.cli.output import count, for_people, print_json, progress_bar, save_labels
 from shoal_service.cli.tables import Row, print_component_table, print_plain_components
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ def _label(model: Any, file: str, read: "ReadOptions", n_points: int, out: Path)
             labels[done : done + len(chunk)] = model.predict(chunk)
             done += len(chunk)
             advance(done)
-    with out.open("wb") as target:
-        np.save(target, labels)
-    stderr_console().print(f"{count(done, 'label')} written to {out}")
+    save_labels(labels, out)
 
 
 def _show(model: Any, n_points: int, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Output: progress on stderr, tables and bars for people, plain lines and JSON for programs."""
 
+import io
 import math
 import sys
 import time
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from shoal.mixture import Progress as FitProgress
+    from shoal.points.arrays import IntArray
     from shoal_service.cli.embedding import TextFile
     from shoal_service.cli.readers.files import PointFile
 
@@ -196,3 +198,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def save_labels(labels: "IntArray", out: Path) -> None:
+    """Write labels as npy, the whole file or nothing, and say so on stderr."""
+    import numpy as np
+
+    from shoal.runtime.files import write_whole
+
+    blob = io.BytesIO()
+    np.save(blob, labels)
+    write_whole(out, blob.getvalue())
+    stderr_console().print(f"{count(len(labels), 'label')} written to {out}")

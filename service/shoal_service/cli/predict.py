@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal_service.cli import options
-from shoal_service.cli.output import check_target, count, print_line, progress_bar, stderr_console
+from shoal_service.cli.output import check_target, print_line, progress_bar, save_labels, stderr_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +141,4 @@ def _save_labels(answers: "Iterator[Predictions]", out: Path) -> None:
     import numpy as np
 
     ids = (answer.components if answer.clusters is None else answer.clusters for answer in answers)
-    labels = np.concatenate([np.empty(0, dtype=np.int64), *ids])
-    with out.open("wb") as target:
-        np.save(target, labels)
-    stderr_console().print(f"{count(len(labels), 'label')} written to {out}")
+    save_labels(np.concatenate([np.empty(0, dtype=np.int64), *ids]), out)

@@ -70,6 +70,7 @@ def report(
     settings = estimator_settings(model, one_pass, batch)
     if clusters is not None and resolution is not None:
         raise CommandError("both --clusters and --resolution were given; give one of them")
+    from shoal.runtime.files import write_whole
     from shoal_service.cli.reports import ClusterChoice, facts_of, page_of, pictures_of, summary_of
     from shoal_service.wire import record_columns
 
@@ -82,7 +83,7 @@ def report(
         stability=stability,
         most_anomalies=anomalies,
     )
-    output.write_text(page_of(facts, pictures_of(facts), _command_line(context), _versions()), encoding="utf-8")
+    write_whole(output, page_of(facts, pictures_of(facts), _command_line(context), _versions()).encode())
     if as_json:
         print_json(summary_of(facts, str(output)))
         return
