@@ -1,11 +1,10 @@
 """Reading of request bodies. A body over the limit is refused early, and a body that is cut off leaves nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import Coroutine
 from typing import NamedTuple
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from shoal_service.errors import (
     BodyTooLargeError,
@@ -67,15 +66,26 @@ class Uploads:
         if task in self._reading:  # otherwise its body is complete by now
             task.cancel()
 
-    @contextmanager
-    def _until_stopped(self) -> Iterator[None]:
+    def read(self, request: Request, limit_bytes: int) -> "_Reading":
+        """Context whose value is the whole body. It counts against the budget until the block ends.
+
+        It raises BodyTooLargeError as soon as the body is known to be over `limit_bytes`, MalformedBodyError for a bad
+        Content-Length, OverloadedError if all bodies together are over the budget, RateLimitedError if those of the
+        caller's key are over its limit, ClientDisconnect if the body is cut off, UploadTooSlowError, and NotReadyError
+        if the service stops before the body is complete.
+        """
+        return _Reading(self, request, limit_bytes)
+
+    async def until_stopped(self, reading: Coroutine[object, object, bytes]) -> bytes:
+        """Wait for a body. NotReadyError if the service stops before it is complete."""
         task = asyncio.current_task()
         assert task is not None
         self._reading.add(task)
         try:
             if self._stopped:
+                reading.close()
                 raise _stopping()
-            yield
+            return await reading
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
@@ -84,42 +94,7 @@ class Uploads:
         finally:
             self._reading.discard(task)
 
-    @asynccontextmanager
-    async def read(self, request: Request, limit_bytes: int) -> AsyncIterator[Upload]:
-        """Read the whole body. It counts against the budget until the block ends.
-
-        Raises BodyTooLargeError as soon as the body is known to be over `limit_bytes`, MalformedBodyError for a bad
-        Content-Length, OverloadedError if all bodies together are over the budget, RateLimitedError if those of the
-        caller's key are over its limit, ClientDisconnect if the body is cut off, UploadTooSlowError, and NotReadyError
-        if the service stops before the body is complete.
-        """
-        _check_announced(request.headers.get("content-length"), limit_bytes)
-        chunks: list[bytes] = []
-        size = metered = 0
-        meter = meter_of(request.scope)
-        try:
-            with self._until_stopped():
-                async with _least_rate() as deadline, aclosing(request.stream()) as stream:
-                    async for chunk in stream:
-                        if meter is not None:
-                            meter.hold(metered, size + len(chunk))
-                            metered = size + len(chunk)
-                        self._count(size, size + len(chunk))
-                        size += len(chunk)
-                        if size > limit_bytes:
-                            raise _too_large(limit_bytes)
-                        chunks.append(chunk)
-                        deadline.extend(len(chunk))
-            headers = request.headers
-            body = chunks[0] if len(chunks) == 2 and not chunks[1] else b"".join(chunks)
-            chunks.clear()
-            yield Upload(body, headers.get("content-type"), headers.get("content-encoding"))
-        finally:
-            self._budget_of(size).held_bytes -= size
-            if meter is not None:
-                meter.release(metered)
-
-    def _count(self, before: int, now: int) -> None:
+    def count(self, before: int, now: int) -> None:
         """Count a body of `before` bytes as one of `now`. A large body that is alone may be over the budget."""
         budget, last = self._budget_of(now), self._budget_of(before)
         others = budget.held_bytes - (before if budget is last else 0)
@@ -130,34 +105,85 @@ class Uploads:
         last.held_bytes -= before
         budget.held_bytes += now
 
+    def release(self, n_bytes: int) -> None:
+        """Count a body no longer."""
+        self._budget_of(n_bytes).held_bytes -= n_bytes
+
     def _budget_of(self, n_bytes: int) -> _Budget:
         return self._small if n_bytes <= SMALL_BYTES else self._large
 
 
-class _Deadline:
-    """Time by which more of a body must arrive."""
+class _Reading:
+    """One body that is received, and then processed within the context."""
 
-    def __init__(self, timeout: asyncio.Timeout) -> None:
-        self._timeout = timeout
+    def __init__(self, uploads: Uploads, request: Request, limit_bytes: int) -> None:
+        self._uploads, self._request, self._limit_bytes = uploads, request, limit_bytes
+        self._meter = meter_of(request.scope)
+        self._size = self._metered = 0
 
-    def extend(self, n_bytes: int) -> None:
-        """Give the body more time for the bytes that have arrived."""
-        when = self._timeout.when()
-        assert when is not None
-        latest = asyncio.get_running_loop().time() + GRACE_S  # so that a fast beginning buys no long pause
-        self._timeout.reschedule(min(when + n_bytes / LEAST_BYTES_A_SECOND, latest))
+    async def __aenter__(self) -> Upload:
+        headers = self._request.headers
+        _check_announced(headers.get("content-length"), self._limit_bytes)
+        try:
+            body = await self._uploads.until_stopped(self._body())
+        except BaseException:
+            self._release()
+            raise
+        return Upload(body, headers.get("content-type"), headers.get("content-encoding"))
+
+    async def __aexit__(self, *error: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        self._uploads.release(self._size)
+        if self._meter is not None:
+            self._meter.release(self._metered)
+
+    async def _body(self) -> bytes:
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(GRACE_S) as timeout:
+                more = True
+                while more:
+                    chunk, more = await _next_chunk(self._request)
+                    self._count(len(chunk))
+                    chunks.append(chunk)
+                    if more:
+                        _extend(timeout, len(chunk))
+        except TimeoutError:
+            raise UploadTooSlowError(
+                f"the body arrives too slowly; send at least {LEAST_BYTES_A_SECOND} bytes per second"
+            ) from None
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _count(self, n_bytes: int) -> None:
+        size = self._size + n_bytes
+        if self._meter is not None:
+            self._meter.hold(self._metered, size)
+            self._metered = size
+        self._uploads.count(self._size, size)
+        self._size = size
+        if size > self._limit_bytes:
+            raise _too_large(self._limit_bytes)
 
 
-@asynccontextmanager
-async def _least_rate() -> AsyncIterator[_Deadline]:
-    """Raise UploadTooSlowError if a body is slower than the least rate for `GRACE_S`."""
-    try:
-        async with asyncio.timeout(GRACE_S) as timeout:
-            yield _Deadline(timeout)
-    except TimeoutError:
-        raise UploadTooSlowError(
-            f"the body arrives too slowly; send at least {LEAST_BYTES_A_SECOND} bytes per second"
-        ) from None
+async def _next_chunk(request: Request) -> tuple[bytes, bool]:
+    """The next part of a body, and whether more follows. Raises ClientDisconnect.
+
+    Most bodies have one part. The generator of `Request.stream` takes several times as long for it.
+    """
+    message = await request.receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _extend(timeout: asyncio.Timeout, n_bytes: int) -> None:
+    """Give a body more time for the bytes that have arrived."""
+    when = timeout.when()
+    assert when is not None
+    latest = asyncio.get_running_loop().time() + GRACE_S  # so that a fast beginning buys no long pause
+    timeout.reschedule(min(when + n_bytes / LEAST_BYTES_A_SECOND, latest))
 
 
 def _check_announced(content_length: str | None, limit_bytes: int) -> None:

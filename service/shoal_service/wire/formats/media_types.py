@@ -33,6 +33,8 @@ def parse_content_type(header: str | None) -> Format:
 
     Upper and lower case are the same. Parameters are ignored, but JSON must be UTF-8 (RFC 8259, 8.1).
     """
+    if header in _FORMATS:  # as nearly all clients send it
+        return _FORMATS[header]
     if header is None or not header.strip():
         raise UnsupportedMediaTypeError(f"the body has no Content-Type; send one of {', '.join(Format)}")
     media_type, _, parameters = header.partition(";")
@@ -48,13 +50,15 @@ def parse_content_type(header: str | None) -> Format:
 
 def parse_content_encoding(header: str | None) -> bool:
     """Whether the body is compressed with gzip. Raises UnsupportedMediaTypeError for another or a repeated coding."""
-    codings = [c for c in (part.strip().lower() for part in (header or "").split(",")) if c not in ("", "identity")]
+    if header is None:
+        return False
+    codings = [c for c in (part.strip().lower() for part in header.split(",")) if c not in ("", "identity")]
     if not codings:
         return False
     if codings in (["gzip"], ["x-gzip"]):
         return True
     raise UnsupportedMediaTypeError(
-        f"Content-Encoding {_shown(header or '')} is not supported; send gzip once, or no encoding"
+        f"Content-Encoding {_shown(header)} is not supported; send gzip once, or no encoding"
     )
 
 
