@@ -9,8 +9,6 @@ A family declares its cache as in `HasPredictiveCache`. In every field the compo
 without kernels declares `NoCache`, and NumPy learns its streams.
 """
 
-from collections.abc import Hashable
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -22,6 +20,8 @@ from shoal.points.arrays import Array, read_only
 
 _BLOCK = 1 << 22
 """Elements of caches that are computed at once: 32 MiB."""
+
+_KERNEL_PRIOR = "_kernel_prior"
 
 AnyCache: TypeAlias = Any
 """The cache of some family: its `cache_kind`."""
@@ -216,13 +216,14 @@ def predicts_by_kernel(family: AnyFamily | type[AnyFamily]) -> bool:
 
 
 def kernel_prior(family: AnyFamily) -> KernelPrior:
-    """What kernels need of this prior, read-only. Remembered: one-point calls would spend their time here."""
-    return _kernel_prior(cast(Hashable, family))
+    """What kernels need of this prior, read-only. The prior keeps it, for the sake of calls with few points."""
+    own = vars(family)
+    if _KERNEL_PRIOR not in own:
+        own[_KERNEL_PRIOR] = _kernel_prior(family)
+    return cast(KernelPrior, own[_KERNEL_PRIOR])
 
 
-@lru_cache(maxsize=64)
-def _kernel_prior(key: Hashable) -> KernelPrior:
-    family = cast(AnyFamily, key)
+def _kernel_prior(family: AnyFamily) -> KernelPrior:
     empty = _made(family, family.empty_stats(1))
     constants = cast(HasPredictiveCache, family).kernel_constants() if empty else np.zeros((0, 0))
     return KernelPrior(_frozen(empty), _frozen(constants))

@@ -1,8 +1,7 @@
 """Learning under a set prior: points are absorbed one after another, with checks and decays at absolute offsets."""
 
-from collections.abc import Callable, Hashable
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -40,15 +39,13 @@ from shoal.sequential.schedule import block_rows, next_check, next_regular, poin
 
 def limit_of(settings: StreamSettings, prior: AnyFamily) -> int:
     """Most components that the settings allow. Raises SettingError when `max_state_bytes` has no room for one."""
-    row_bytes = _row_bytes(cast(Hashable, prior), settings.window_rows > 0, settings.partitions)
+    return _limit(settings, prior.empty_stats(1), empty_cache(prior, 1))
+
+
+def _limit(settings: StreamSettings, stats: Any, cache: Any) -> int:
+    """`limit_of`, given statistics and cache of any number of components."""
+    row_bytes = component_bytes(stats, cache, windowed=settings.window_rows > 0, partitions=settings.partitions)
     return component_limit(settings, row_bytes)
-
-
-@lru_cache(maxsize=16)
-def _row_bytes(prior: Hashable, windowed: bool, partitions: int) -> int:
-    """Bytes of a component of this prior: the same at every batch of points."""
-    family = cast(AnyFamily, prior)
-    return component_bytes(family.empty_stats(1), empty_cache(family, 1), windowed=windowed, partitions=partitions)
 
 
 def empty_state(
@@ -129,7 +126,7 @@ def learn_inplace(
     """
     assert state.prior is not None, "points are learnt under a prior"
     whole = partition_limit is None
-    limit = limit_of(state.settings, state.prior) if partition_limit is None else partition_limit
+    limit = _limit(state.settings, state.stats, state.cache) if partition_limit is None else partition_limit
     events: list[Event] = []
     scores = unscored(len(x)) if scores is None else scores
     points, weights = unweighted(x), weights_of(x)

@@ -18,8 +18,9 @@ def test_every_stream_uses_the_warmed_kernels(sva, form):
 
 
 def test_what_the_prior_gives_the_kernel_is_read_only(sva, form):
-    prior = kernel_prior(sva.prior(form, 2))
-    assert prior is kernel_prior(sva.prior(form, 2))  # equal priors share it
+    family = sva.prior(form, 2)
+    prior = kernel_prior(family)
+    assert prior is kernel_prior(family)
     constants = prior.constants if isinstance(prior.constants, tuple) else [prior.constants]
     for array in [*prior.empty, *(value for value in constants if isinstance(value, np.ndarray))]:
         assert not array.flags.writeable

@@ -8,6 +8,7 @@ JSON object with one entry a block, in the order of first columns: `{"0-3,7":"ga
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from shoal.errors import SettingError
@@ -59,8 +60,9 @@ def names_given(family: Any) -> list[str] | None:
     return names if len(names) == len(given) else None
 
 
+@lru_cache(maxsize=256)
 def blocks_of(text: str) -> tuple[Columns, ...]:
-    """The blocks of a canonical text, in order. Raises SettingError where it is not one."""
+    """The blocks of a canonical text, in order. Raises SettingError where it is not one. Asked for at every batch."""
     given = mapping_of(text)
     if canonical_text(given) != text:
         raise SettingError(f"family {text[:80]!r} is not in its canonical form; give an object of columns and families")
