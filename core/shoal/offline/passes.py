@@ -88,9 +88,13 @@ def sampled(work: Work, family: str, most: int, rng: np.random.Generator) -> Arr
 
 
 def without_fault(dataset: Dataset, block: int, result: Result | Fault) -> Result:
-    """The result of a block. Raises InputError, with the place of the row, where it is a fault."""
+    """The result of a block. Raises InputError, with the place of the row and the name of the column, where it is a
+    fault."""
     if isinstance(result, Fault):
-        raise type(result.error)(f"{dataset.place(block, result.row)}: {result.error}", row=result.row)
+        words, column = str(result.error), result.error.column
+        if column is not None and dataset.names is not None:
+            words = words.replace(f"column {column}", f"column {dataset.names[column]!r}", 1)
+        raise type(result.error)(f"{dataset.place(block, result.row)}: {words}", row=result.row, column=column)
     return result
 
 
@@ -121,7 +125,7 @@ def _sample_of_block(shared: tuple[str, int], item: tuple[Block, IntArray]) -> A
 
 def _of_row(error: InputError) -> InputError:
     """The error without the number of the row, which is one of the chunk."""
-    return type(error)(str(error).replace(f"row {error.row} ", "it ", 1))
+    return type(error)(str(error).replace(f"row {error.row} ", "it ", 1), column=error.column)
 
 
 class CellTask(NamedTuple):

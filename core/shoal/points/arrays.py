@@ -72,6 +72,7 @@ def check_finite(x: npt.NDArray[np.floating[Any]]) -> None:
     raise NotFiniteError(
         f"row {row} holds {float(x[row, column])!r} in column {column}; send finite numbers of magnitude at most 1e150",
         row=row,
+        column=column,
     )
 
 

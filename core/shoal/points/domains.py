@@ -125,7 +125,9 @@ class Domain:
             first = int(bad.argmax())
             row, column = place(first)
             raise OutsideDomainError(
-                f"row {row} holds {float(values[first])!r} in column {column}; {self.name} are {self.values}", row=row
+                f"row {row} holds {float(values[first])!r} in column {column}; {self.name} are {self.values}",
+                row=row,
+                column=column,
             )
 
     def _check_rows(self, x: Array) -> None:

@@ -243,6 +243,14 @@ def test_a_bad_row_is_named_by_file_and_row(tmp_path: Path) -> None:
         DPMixture("poisson").fit(saved(tmp_path, grid(300), 2))
 
 
+def test_a_bad_value_is_named_by_its_column(tmp_path: Path) -> None:
+    table = {"idle": [0.0, 1.0, 2.0], "load": [5.0, 1.5, -2.0]}
+    parquet.write_table(pa.table(table), tmp_path / "x.parquet")
+    with pytest.raises(OutsideDomainError, match=r"x\.parquet, row 1: it holds 1\.5 in column 'load'; ") as error:
+        DPMixture("poisson").fit(tmp_path)
+    assert (error.value.row, error.value.column) == (1, 1)
+
+
 def test_a_sample_is_of_the_drawn_rows_and_a_bad_row_is_counted_from_its_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
