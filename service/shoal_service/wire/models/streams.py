@@ -26,7 +26,8 @@ class StreamOut(StreamAnswer):
     points_seen: int
     """Number of points that the stream has learnt, as readers see it. After a restore, that of the restored state."""
     status: Literal["empty", "loading", "warming_up", "live", "failed"]
-    """`loading`: shortly after a start. `failed`: learning has stopped; the log of the service says why."""
+    """`loading`: its state is not in memory yet, so `points_seen` and `n_components` are 0. A request for the
+    stream, or a batch, loads it. `failed`: learning has stopped; the log of the service says why."""
     n_components: int
     predictive_score: float | None
     """Mean log density (nats) of the newest points, each just before it was learnt. null: not known yet."""
