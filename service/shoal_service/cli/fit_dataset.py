@@ -1,6 +1,8 @@
 """Data sets on disk of `shoal fit`: files that need not fit in memory, by the workers of an executor."""
 
-from contextlib import nullcontext
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -80,13 +82,27 @@ def fit_dataset(
             raise CommandError(f"--out {out} is a file; with --executor it must be a folder, or a name for a new one")
         output_names(dataset, out)
     on_ray = options.executor is ExecutorName.ray
-    with beside_ray() if on_ray else nullcontext(), passes_bar(dataset.n_rows) as show:
+    with sigterm_as_exit(), beside_ray() if on_ray else nullcontext(), passes_bar(dataset.n_rows) as show:
         model = DPMixture(**settings, executor=executor, callback=show).fit(dataset)
         written = None if out is None else model.write_predictions(dataset, out)
     if written is not None:
         said = f"{count(dataset.n_rows, 'label')} written to {count(len(written), 'file')} in {out}"
         stderr_console().print(said, soft_wrap=True)
     show_fit(model, as_json)
+
+
+@contextmanager
+def sigterm_as_exit() -> Iterator[None]:
+    """Let SIGTERM end the work as an interrupt does: workers are stopped, and no incomplete file stays."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def refuse_without_executor(source: str) -> None:

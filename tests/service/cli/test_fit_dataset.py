@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ import pytest
 from typer.testing import Result
 
 from shoal import DPMixture
+from shoal.runtime.files import complete_file
 from shoal_service.cli.exits import ExitCode
+from shoal_service.cli.fit_dataset import sigterm_as_exit
 
 Shoal = Callable[..., Result]
 X = 20.0 * np.eye(3)[np.repeat([0, 1, 2], [300, 200, 100])][:, :2] + np.random.default_rng(0).normal(size=(600, 2))
@@ -98,6 +102,21 @@ def test_what_does_not_fit_together_is_refused(shoal: Shoal, folder: Path, argum
     assert said.exit_code == ExitCode.USAGE, said.output
     assert words in said.stderr.replace("\n", " ")
     assert said.stdout == ""
+
+
+def test_sigterm_ends_a_fit_with_its_workers_and_leaves_no_incomplete_file(tmp_path: Path) -> None:
+    def terminated_while_writing() -> None:
+        with sigterm_as_exit(), complete_file(tmp_path, "labels.parquet") as path:
+            Path(path).write_bytes(b"some")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        terminated_while_writing()
+    assert ended.value.code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_labels_that_cannot_be_written_are_refused_before_the_fit(shoal: Shoal, folder: Path, tmp_path: Path) -> None:
