@@ -207,12 +207,14 @@ def sweep_near(
     log_floor: float,
     guess: IntArray,
     least: SingleArray,
+    farther: float,
     entries: Entries,
     sums: WeightedMoments,
 ) -> tuple[float, float]:
     """An E- and an M-step of rows x (N, D), as `sweep_few_features` makes them, with scores of near components only.
 
-    `guess` (N,) are components near the rows, `least` (N, T) lower bounds on distances, raised in place.
+    `guess` (N,) are components near the rows, `least` (N, T) lower bounds on distances, raised in place. The square of
+    a distance is summed up to `farther` >= 1 times what rules a component out.
     """
     (n, d), t = x.shape, form.constant.size
     constant, centre, root = form.constant, form.centre, form.root  # out of the loops: each use counts a reference
@@ -231,7 +233,7 @@ def sweep_near(
             if k == own:
                 value[k] = known
             elif constant[k] - 0.5 * least[i, k] * least[i, k] >= top + log_floor + UNSCORED:
-                most = 2.0 * (constant[k] - top - log_floor - UNSCORED)
+                most = 2.0 * farther * (constant[k] - top - log_floor - UNSCORED)
                 square = _square(x, i, centre, root, k, most, apart)
                 least[i, k] = np.float32(math.sqrt(square)) * _BELOW
                 value[k] = constant[k] - 0.5 * square

@@ -19,7 +19,8 @@ from shoal.inference import (
     sweep,
     swept_from,
 )
-from shoal.inference.sweep import FEW_FEATURES, nearest, window_log_weights
+from shoal.inference.sweep import FEW_FEATURES, LOG_FLOOR, nearest, window_log_weights
+from shoal.inference.sweep_kernel import UNSCORED
 from shoal.points.arrays import Array
 
 STICKS = StickPrior(1.0, 1.0)
@@ -66,6 +67,29 @@ def check(family: AnyFamily, x: Array, z: Array, weights: Array, rtol: float = 1
     np.testing.assert_allclose(found.window_mass, window[0], rtol=1e-9)
     for values, wanted in zip(found.stats, family.add(window, past.stats), strict=True):
         np.testing.assert_allclose(values, wanted, rtol=1e-6, atol=1e-9 * max(1.0, np.abs(wanted).max()))
+
+
+def test_a_component_that_a_sweep_rules_out_stays_ruled_out_for_some_sweeps() -> None:
+    """A bound that only just did was lost with the next change, and every sweep summed the distance again."""
+    x, z = clusters(20, 12, 1.0)
+    family, t = family_of("gaussian", 20), 12
+    stats = family.suffstats(x, np.eye(t)[z])
+    params, data = family.posterior(stats), WindowData(x, np.ones(len(x)))
+    start = SweepStart(params, stats[0], no_past(family, t), np.arange(t))
+    swept_from(data, Model(family, STICKS), start)
+    assert data.distance_bounds is not None
+    data.distance_bounds.least[:] = 0.0
+    swept_from(data, Model(family, STICKS), start)
+    form = quadratic_form(family, params)
+    assert form is not None
+    away = np.einsum("kde,nke->nkd", np.tril(form.root), x[:, None] - form.centre)
+    square = np.square(away).sum(axis=2)
+    constant = form.constant + window_log_weights(STICKS, stats[0], np.zeros(t))
+    best = (constant - 0.5 * square).max(axis=1, keepdims=True)
+    rules_out = 2.0 * (constant - best - LOG_FLOOR - UNSCORED)
+    far = square > 2.0 * rules_out
+    assert far.sum() > 100
+    assert (np.square(data.distance_bounds.least)[far] > 1.99 * rules_out[far]).all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
