@@ -14,5 +14,5 @@ def parse_retry_after(value: str | None) -> float | None:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):  # a number of the date that no integer of C can hold
         return None

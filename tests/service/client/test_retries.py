@@ -84,6 +84,7 @@ def test_retry_after_is_read_as_seconds_or_as_a_date() -> None:
     assert parse_retry_after("12") == 12.0
     assert parse_retry_after(None) is None
     assert parse_retry_after("soon") is None
+    assert parse_retry_after(f"Mon, 01 Jan {10**20} 00:00:00 GMT") is None, "a number that no date can hold"
     in_a_minute = email.utils.formatdate(time.time() + 60, usegmt=True)
     assert 57 < (parse_retry_after(in_a_minute) or 0) <= 60
     assert parse_retry_after("Mon, 01 Jan 2001 00:00:00 GMT") == 0.0
