@@ -1,7 +1,7 @@
-"""Connections of the HTTP server: a deadline for headers, and a limit on their number.
+"""Connections of the HTTP server: a deadline for headers, a limit on their size, and one on the number of connections.
 
 A client that connects and sends nothing, or half a request, would otherwise hold its connection for ever. Enough of
-them would use up all file descriptors of the process.
+them would use up all file descriptors of the process. Headers without end would use up its memory.
 """
 
 import asyncio
@@ -12,6 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS_S = 10.0
 """Longest time from the first byte of a request, or from the connection, to the end of its headers."""
+MOST_HEADER_BYTES = 131_072
+"""Largest size of headers, and of the trailers after a body in chunks. What the first read brings is not counted."""
 RESERVED_FILES = 128
 """File descriptors that are kept for the store, child processes and the listening socket."""
 
@@ -30,6 +32,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
         self._in_headers = False
+        self._header_bytes = 0  # received since the last request or part of a body began
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         """Accept a connection. At the limit, close the one that waits longest, or refuse this one."""
@@ -44,8 +47,11 @@ class Connection(HttpToolsProtocol):
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
-        """Read bytes, and start the deadline if they end within headers."""
+        """Read bytes. Start the deadline if they end within headers, and refuse headers that are too large."""
+        self._header_bytes += len(data)
         super().data_received(data)
+        if self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The headers are larger than {MOST_HEADER_BYTES} bytes; send smaller ones.")
         if self._in_headers and self._deadline is None and not self.transport.is_closing():
             self._start_deadline()
 
@@ -53,13 +59,20 @@ class Connection(HttpToolsProtocol):
         """Remember that a request has begun."""
         super().on_message_begin()
         self._in_headers = True
+        self._header_bytes = 0
 
     def on_headers_complete(self) -> None:
         """End the deadline: the request is known."""
         self._in_headers = False
+        self._header_bytes = 0
         self._stop_deadline()
         self.waiting.pop(self, None)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Read a part of the body."""
+        self._header_bytes = 0
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         """Count the connection as waiting for its next request."""

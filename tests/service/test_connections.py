@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 import uvicorn
@@ -78,6 +78,28 @@ def test_headers_that_arrive_in_parts_are_answered() -> None:
         client.sendall(GET[:20])
         assert answer(connect()).endswith(b"hi"), "by now the first part has been read"
         assert answer(client, GET[20:]).endswith(b"hi")
+
+
+@pytest.mark.parametrize("kind", ["many headers", "one header", "trailers"])
+def test_headers_without_end_are_refused_and_use_no_memory(kind: str) -> None:
+    """300 MB of headers were kept in memory, without a key and within the deadline."""
+    piece = b"a" * 1000 if kind == "one header" else b"a: " + b"a" * 995 + b"\r\n"
+    begin = GET[:-2] + (b"a: " if kind == "one header" else b"")
+    if kind == "trailers":
+        begin = GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+    end = (b"\r\n" if kind == "one header" else b"") + b"\r\n"
+    with serving(100, LONGEST_WAIT_S) as connect:
+        assert answer(connect(), begin + 60 * piece + end).endswith(b"hi")
+        client, answers = connect(), b""
+        with suppress(ConnectionError):  # closed before it has read everything
+            client.sendall(begin)
+            for _ in range(20):
+                client.sendall(100 * piece)
+            client.sendall(end + GET.replace(b"Host", b"Connection: close\r\nHost"))
+            while part := client.recv(4096):
+                answers += part
+        assert answers.count(b"HTTP/1.1 200") <= (kind == "trailers"), "one that had read enough before the trailers"
+        assert answer(connect()).endswith(b"hi")
 
 
 def test_idle_connections_give_way_to_new_ones() -> None:
