@@ -1,12 +1,15 @@
 """Many short byte strings in one array, so that a hundred thousand of them are moved at once."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+
+MANY_LOOKUPS = 8
+"""Lookups from which a table of the strings costs less than a scan for each."""
 
 
 class Texts:
@@ -93,6 +96,15 @@ class Texts:
         equal = self.data[starts[:, None] + np.arange(len(text))] == np.frombuffer(text, np.uint8)
         places: list[int] = as_long[equal.all(axis=1)].tolist()
         return places
+
+    def finder(self, n_lookups: int) -> Callable[[bytes], Sequence[int]]:
+        """A function like `places_of`, for so many lookups: a scan for each of a few, and a table for many."""
+        if n_lookups < MANY_LOOKUPS:
+            return self.places_of
+        places: dict[bytes, list[int]] = {}
+        for place, text in enumerate(self):
+            places.setdefault(text, []).append(place)
+        return lambda text: places.get(text, ())
 
     def words(self) -> tuple[npt.NDArray[np.uint64], IntArray]:
         """(N, W) the strings as 64-bit words, filled up with zeros; and their lengths."""

@@ -173,4 +173,5 @@ def test_the_places_of_a_string_are_those_that_hold_it(of_one_length: bool) -> N
     for text in {*texts, b"abx", b"a longer one than any"}:
         assert held.places_of(text) == [i for i, other in enumerate(texts) if other == text]
         assert part.places_of(text) == [i for i, other in enumerate(texts[20:150]) if other == text]
+        assert list(part.finder(1000)(text)) == list(part.finder(1)(text)) == part.places_of(text)
     assert Texts.empty(3).places_of(b"") == [0, 1, 2]

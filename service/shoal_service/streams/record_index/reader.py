@@ -1,6 +1,6 @@
 """Reading of records from a store, by any process: by key, and by the component that they belong to."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -87,9 +87,11 @@ class RecordReader:
             wanted = {i: directory.pages_of(hashes[i]) for i in open_}
             numbers = sorted({page for pages in wanted.values() for page in pages})
             rows = dict(zip(numbers, map(decode_rows, self.pages(run, numbers)), strict=True))
+            lookups = Counter(page for pages in wanted.values() for page in pages)
+            places_of = {page: rows[page].keys.finder(n) for page, n in lookups.items()}
             for i, pages in wanted.items():
                 for page in reversed(pages):
-                    found[i] = found[i] or _newest_of(rows[page], keys[i], i, reassigned)
+                    found[i] = found[i] or _newest_of(rows[page], places_of[page](keys[i]), i, reassigned)
             open_ = [i for i in open_ if found[i] is None]
         return found
 
@@ -157,9 +159,11 @@ def retried(ask: Callable[[], T]) -> T:
     raise StoreUnavailableError("the records changed too often while they were read; ask again")
 
 
-def _newest_of(rows: RecordRows, key: bytes, i: int, reassigned: dict[int, tuple[int, int]]) -> Stored | None:
-    """The record of a key in a page, and the note of a reassignment for those that follow."""
-    for place in reversed(rows.keys.places_of(key)):
+def _newest_of(
+    rows: RecordRows, places: Sequence[int], i: int, reassigned: dict[int, tuple[int, int]]
+) -> Stored | None:
+    """The record at the places of a key in a page, and the note of a reassignment for those that follow."""
+    for place in reversed(places):
         offset = int(rows.log_offset[place])
         if rows.flags[place] & REASSIGNED:
             reassigned.setdefault(i, (offset, int(rows.refined[place])))
