@@ -157,14 +157,20 @@ def _changes(known: DistanceBounds, form: QuadraticForm, tags: IntArray) -> tupl
 
 
 def _largest_growth(root: Array, inverse: Array) -> Array:
-    """(t,) upper bounds of |M v| / |v|, M = root inverse. For M = s I + R it is at most |s| + the norm of R."""
+    """(t,) upper bounds of |M v| / |v|, M = root inverse.
+
+    For M = s I + R it is at most |s| + the largest singular value of R. The eighth root of the sum of the eighth powers
+    of all of them bounds that: it is at most the eighth root of D times too large, the Frobenius norm the square root.
+    """
     if root.ndim == 2:
         return np.asarray((root * inverse).max(axis=1))
     product = root @ inverse
     d = product.shape[1]
     middle = np.trace(product, axis1=1, axis2=2) / d
     rest = product - middle[:, None, None] * np.eye(d)
-    return np.asarray(np.abs(middle) + np.sqrt(np.einsum("kde,kde->k", rest, rest)))
+    squares = rest.transpose(0, 2, 1) @ rest
+    fourth = squares @ squares
+    return np.asarray(np.abs(middle) + np.einsum("kde,kde->k", fourth, fourth) ** 0.125)
 
 
 def center_bounds(form: QuadraticForm, rows: IntArray) -> CenterBounds:

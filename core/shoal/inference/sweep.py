@@ -41,7 +41,7 @@ _LEAST_SCORE = -1e300
 """Stands for a score that is not a number, or minus infinity: such a row is divided evenly."""
 _PAST_POINTS = 100.0
 """How many of the window's points the past counts for in the E-step's weights."""
-_FARTHER = 2.0
+_FARTHER = 3.0
 """Multiple of the squared distance that rules a component out, up to which one is summed where bounds are carried. A
 bound that only just rules it out is lost with the next change, and every sweep sums the distance again. This saves a
 tenth of a stream of handwritten digits in 50 features. A first sweep, which may be the only one, would take a third
