@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 
@@ -49,6 +50,13 @@ async def spoilt(running: Any, refused: set[float]) -> dict[str, Any]:
 
 async def points_seen(running: Any, log_offset: int) -> int:
     return int((await running.json("/streams/s/components", min_offset=log_offset, timeout=60))["points_seen"])
+
+
+async def test_the_events_of_today_end_also_after_a_dead_letter(running: Any, spoilt: dict[str, Any]) -> None:
+    assert (await running.ingest(batch(66.0), "/streams/s/ingest", wait="applied", timeout=60)).status_code == 422
+    await points_seen(running, 120)
+    with anyio.fail_after(60):
+        assert (await running.http.get("/streams/s/events?after=0&follow=false")).status_code == 200
 
 
 async def test_dead_letters_are_listed_and_shown(running: Any, spoilt: dict[str, Any]) -> None:

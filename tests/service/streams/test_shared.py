@@ -137,6 +137,15 @@ async def test_a_view_that_the_server_has_lost_is_shown_again(begin: Any, server
         await eventually_async(lambda: bool(client.exists(key)))
 
 
+async def test_a_view_without_new_events_tells_that_there_are_none(begin: Any) -> None:
+    """`GET /events?follow=false` waited for ever for the events of a batch that had none."""
+    api, _ = begin("api"), begin("learner")
+    for n in range(1, 4):
+        receipt = await api.streams.ingest("default", batch(float(n)))
+        view = await api.streams.view("default", min_offset=receipt.log_offset, timeout_s=120)
+        assert (await api.streams.get("default")).view_source.feed.end == EventPlace(view.seq + 1, 0)
+
+
 async def test_a_dead_letter_and_a_stream_that_ends_are_told_across(
     begin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -422,6 +422,7 @@ class Learner:
         """Apply one entry. False when it failed, and the log must be read again from the checkpoint."""
         if self._dead_letters.reason(entry.seq) is not None:
             self._dead_letters.settle(entry, self._working)
+            self.feed.add(entry.seq, ())
             self._advance(skip(self._working, entry), entry)
             return True
         adoption = self._adoption_inputs(entry)

@@ -16,7 +16,7 @@ from shoal.errors import SnapshotDamagedError
 from shoal_service.errors import NotReadyError, ServiceError, StreamGoneError
 from shoal_service.store import Checkpoint, PublishedHead, ReaderRequest, SharedStore, StreamRecord
 from shoal_service.streams.board import Board, LearntLookup, busy, shielded
-from shoal_service.streams.events import Feed, decode_trail
+from shoal_service.streams.events import EventPlace, Feed, Trail, decode_trail
 from shoal_service.streams.learner import resume, state_alone, view_of
 from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.shared.view_codec import Head, LineageBlob, decode, head_from_bytes
@@ -68,6 +68,7 @@ class Replica:
         self._head: bytes | None = None
         self._lineage: LineageBlob | None = None
         self._events_blob = ""  # the blob of the events that were read last
+        self._trail = Trail(EventPlace(0, 0), [])  # those events
         self._dead_letters: dict[int, str] = {}
         self._lock = threading.Lock()
         self._expected: dict[int, _Expected] = {}
@@ -216,9 +217,11 @@ class Replica:
         self._head = found.head
 
     def _read_events(self, head: Head, blobs: Mapping[str, bytes | None], lost: bool) -> None:
+        """Follow the events up to the view. A view without new events has the blob of the one before."""
         if head.events and head.events != self._events_blob and (data := blobs[head.events]) is not None:
-            self.feed.follow(head.seq, decode_trail(data), lost_end=lost)
-            self._events_blob = head.events
+            self._events_blob, self._trail = head.events, decode_trail(data)
+        if head.events and head.events == self._events_blob:
+            self.feed.follow(head.seq, self._trail, lost_end=lost)
 
     def _set_failure(self, failure: str | None) -> None:
         if failure is not None and self.failure is None:
