@@ -142,12 +142,15 @@ def _main() -> None:
     import uvicorn.protocols.http.auto  # noqa: F401
     from numba.core.registry import cpu_target
 
-    import shoal.refinement
-    import shoal.sequential  # noqa: F401
+    import shoal.refinement  # noqa: F401
     import shoal_service.app
     import shoal_service.cli
     import shoal_service.entry
     import shoal_service.server
+    from shoal.families import FAMILIES
+    from shoal.families.predictive_cache import example_priors
+    from shoal.runtime.compiling import needs_compiler
+    from shoal.sequential.stream_kernels import later_calls, one_pass_calls, warm_family
     from shoal_service.settings import Settings
 
     store = shoal_service.app.open_store(Settings(store="memory"))
@@ -155,6 +158,10 @@ def _main() -> None:
     store.close()
     cpu_target.typing_context.refresh()  # what the first kernel does, loaded or compiled
     cpu_target.target_context.refresh()
+    for family in FAMILIES.values():  # kernels that are on disk; those of a stream take a third of a second to load
+        for prior in example_priors(family):
+            if not any(needs_compiler(*call) for call in one_pass_calls(prior) + later_calls(prior)):
+                warm_family(prior)
     assert threading.active_count() == 1, "a fork has none of the threads"
     gc.freeze()
     for line in sys.stdin:
