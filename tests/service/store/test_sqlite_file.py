@@ -33,6 +33,23 @@ def test_a_commit_waits_for_the_disk_and_only_the_writer_touches_the_log_of_the_
     reader.close()
 
 
+def test_nothing_is_acknowledged_into_a_folder_that_was_moved_or_replaced(opened: Any, tmp_path: Path) -> None:
+    """Batches were acknowledged into a file without a name, and were gone at the end of the process."""
+    opened.add(b"one")
+    away = opened.folder.rename(tmp_path / "away")
+    for change in (lambda: opened.add(b"lost"), opened.store.check):
+        with pytest.raises(StoreUnavailableError, match=r"moved, removed or replaced .* move it back"):
+            change()
+    shutil.copytree(away, opened.folder)
+    with pytest.raises(StoreUnavailableError, match="restart the service"):
+        opened.add(b"lost, too")
+    shutil.rmtree(opened.folder)
+    away.rename(opened.folder)
+    opened.add(b"two")
+    opened.store.check()
+    assert opened.payloads() == [b"one", b"two"]
+
+
 def test_the_log_of_the_file_is_copied_back_as_it_grows(opened: Any) -> None:
     for _ in range(40):
         opened.add(b"x" * (1 << 20))

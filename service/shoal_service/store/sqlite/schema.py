@@ -127,6 +127,15 @@ def open_reader(folder: Path) -> sqlite3.Connection:
     return _connect(folder / DATABASE_FILE, "ro")
 
 
+def file_identity(folder: Path) -> tuple[int, int] | None:
+    """Return device and inode of the database in `folder`, None where there is no file or it cannot be looked at."""
+    try:
+        found = (folder / DATABASE_FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def store_error(error: sqlite3.Error | UnicodeDecodeError, doing: str) -> StoreError:
     """Convert an error of SQLite to one of the store. Damage is final, and everything else may pass."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -81,7 +81,7 @@ class SqliteStore:
         self._closing = threading.Lock()
         self._readers: Readers
         with contextlib.ExitStack() as opened:
-            marks = None
+            marks = folder = None
             if data_dir is None:
                 self._where = "memory"
                 db = open_memory()
@@ -101,7 +101,7 @@ class SqliteStore:
                 if marks is not None:
                     loaded = marks.check(loaded)
                 self._streams = stream_state.StreamTable(loaded)
-                self._writer = SqliteWriter(db, self._streams, self._readers, marks)
+                self._writer = SqliteWriter(db, self._streams, self._readers, marks, folder)
             except DATABASE_ERRORS as error:
                 raise store_error(error, f"opening {self._where}") from error
             self._release = opened.pop_all()

@@ -13,14 +13,15 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from shoal_service.errors import ServiceError
+from shoal_service.errors import ServiceError, StoreUnavailableError
 from shoal_service.store.group_commit import GroupCommit, fail
 from shoal_service.store.sqlite import chunks
 from shoal_service.store.sqlite.connections import Readers
 from shoal_service.store.sqlite.high_water import HighWaterMarks
-from shoal_service.store.sqlite.schema import DATABASE_ERRORS, store_error
+from shoal_service.store.sqlite.schema import DATABASE_ERRORS, file_identity, store_error
 from shoal_service.store.sqlite.stream_state import Streams, StreamState, StreamTable
 
 T = TypeVar("T")
@@ -88,8 +89,14 @@ class SqliteWriter:
     """Owner of the writing connection, from construction to `close`."""
 
     def __init__(
-        self, db: sqlite3.Connection, table: StreamTable, readers: Readers, marks: HighWaterMarks | None
+        self,
+        db: sqlite3.Connection,
+        table: StreamTable,
+        readers: Readers,
+        marks: HighWaterMarks | None,
+        folder: Path | None,
     ) -> None:
+        """`folder` with the file that `db` has open, None for a database in memory."""
         self.commits = 0
         """Transactions that changed the file. Each costs one sync."""
         self.ids = ChunkIds(chunks.first_free_chunk(db))
@@ -98,6 +105,7 @@ class SqliteWriter:
         self._table = table
         self._readers = readers
         self._marks = marks
+        self._folder, self._identity = folder, None if folder is None else file_identity(folder)
         self._garbage = True  # an earlier process may have left some
         self._wal_bytes = 0
         self._groups = GroupCommit[_Request](
@@ -150,6 +158,7 @@ class SqliteWriter:
                 stage = "writing"
                 answers = [_attempt(request, tx) for request in requests]
                 stage = "committing"
+                self._refuse_a_file_that_is_gone()
                 self._db.execute("COMMIT")
                 failure = None
             except Exception as error:  # noqa: BLE001 - the error of one request must not end the thread that serves all
@@ -174,6 +183,17 @@ class SqliteWriter:
                 request.future.set_result(answer)
             else:
                 request.future.set_exception(refusal)
+
+    def _refuse_a_file_that_is_gone(self) -> None:
+        """Raise StoreUnavailableError if the open file has no name any more: what is written would go with the process.
+
+        SQLite looks at this only in other journal modes.
+        """
+        if self._folder is not None and file_identity(self._folder) != self._identity:
+            raise StoreUnavailableError(
+                "the data folder, or the database in it, was moved, removed or replaced while the service uses it; "
+                "move it back, or put a copy there and restart the service"
+            )
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:  # after some errors SQLite has ended it
