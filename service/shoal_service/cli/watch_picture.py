@@ -23,6 +23,7 @@ _CELL = 19
 _LEAST_COURSE = 4
 """Columns of its course, at least."""
 _LABEL = 14
+_EVENT = len("cluster-regrouped")
 _LEFT = 7
 _RIGHT = 8
 
@@ -159,9 +160,16 @@ def _lives(scene: Scene, width: int, rows: int, last: int | None) -> "list[Text]
     ]
     drawn += [_life(one, (begin, lives.last), room, "", _END.get(str(one.ended)), cluster_of) for one in ended]
     hidden = len(found) - len(living)
-    more = f"{hidden} smaller ones not shown; " if hidden > 0 else ""
-    rest = Text(f"{' ' * _LEFT}{more}weight of new components: {found.new_weight:.2g}"[:width], style="dim")
-    return [scale, *drawn, rest]
+    weight = f"weight of new components: {found.new_weight:.2g}"
+    rest = weight
+    if hidden > 0:
+        rest = _fitting(width - _LEFT, f"{hidden:,} smaller ones not shown; {weight}", f"{hidden:,} more; {weight}")
+    return [scale, *drawn, Text(f"{' ' * _LEFT}{rest}"[:width], style="dim")]
+
+
+def _fitting(width: int, words: str, shorter: str) -> str:
+    """The words, or shorter ones where they do not fit."""
+    return words if len(words) <= width else shorter
 
 
 _END = {
@@ -216,7 +224,8 @@ def life_cells(life: "Life", begin: int, end: int, width: int) -> str:
 def _event_words(event: "StreamEvent") -> str:
     at = "-" if event.points_seen is None else f"{event.points_seen:,}"
     parents, children = (",".join(map(str, ids)) or "-" for ids in (event.parents, event.children))
-    return f"{at:>12}  {event.kind:<12} {parents} → {children}{'  ' + event.reason if event.reason else ''}"
+    change = f"{parents} → {children}" if event.parents or event.children else ""
+    return "  ".join([f"{at:>12}", f"{event.kind:<{_EVENT}}", *filter(None, (change, event.reason))]).rstrip()
 
 
 def _foot(scene: Scene, width: int) -> "Text":
@@ -228,8 +237,9 @@ def _foot(scene: Scene, width: int) -> "Text":
     if not scene.refinements:
         return Text("")
     newest = scene.refinements[0]
-    words = f"last refinement ({newest.why}): {newest.state.replace('-', ' ')}"
+    words = shorter = f"refinement ({newest.why}): {newest.state.replace('-', ' ')}"
     if newest.components_after is not None:
-        words += f", {newest.components_before} components to {newest.components_after}"
-    words = words if newest.seconds is None else f"{words}, {newest.seconds:.1f} s"
-    return Text(words[:width])
+        words += f", {newest.components_before:,} components to {newest.components_after:,}"
+        shorter += f", {newest.components_before:,} → {newest.components_after:,}"
+    took = "" if newest.seconds is None else f", {newest.seconds:.1f} s"
+    return Text(_fitting(width, f"last {words}{took}", f"{shorter}{took}")[:width])

@@ -110,7 +110,20 @@ def test_the_picture_fits(width: int, n: int) -> None:
         assert len(text) <= height
         assert text[-1].startswith("connection lost, trying again: cannot reach"[:width])
     if n == 400:
-        assert "smaller ones not shown" in "".join(text)
+        assert ("smaller ones not shown" if width > 60 else " more; weight of") in "".join(text)
+
+
+def test_sixty_columns_cut_no_number_off() -> None:
+    """Shorter words stand for those that do not fit. An event without components has no arrow."""
+    adopted, regrouped = event(999, "adopted", (), ()), event(999, "cluster-regrouped", (8,), (8, 3))
+    large = {**REFINEMENT, "why": "doubled", "components_before": 1211, "components_after": 1207, "seconds": 123.4}
+    text = lines(60, n=400, events=[adopted, regrouped], refinements=[Refinement.from_json(large, "s")])
+    assert any(line.endswith(" more; weight of new components: 0.25") for line in text)
+    assert text[-3:] == [
+        "         999  adopted",
+        "         999  cluster-regrouped  8 → 8,3",
+        "refinement (doubled): adopted, 1,211 → 1,207, 123.4 s",
+    ]
 
 
 def test_cells_of_a_life() -> None:
