@@ -189,8 +189,16 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     page.locator(".state.live").wait_for()
     page.locator("summary", has_text="events as a table").wait_for()
     before = page.locator("summary").inner_text()
+    page.evaluate(
+        "() => { const notice = document.querySelector('#notice'); window.notices = new Set();"
+        " new MutationObserver(() => notice.textContent && notices.add(notice.textContent))"
+        ".observe(notice, {childList: true, characterData: true, subtree: true}) }"
+    )
     service.kill()
     page.locator("#notice", has_text="The service does not answer").wait_for()
+    page.wait_for_timeout(2_000)  # the feed of events has tried again, too
+    (notice,) = page.evaluate("[...notices]")
+    assert notice.startswith("The service does not answer"), notice
     service.start()
     page.locator(".state.live").wait_for(timeout=60_000)
     page.locator("#notice").wait_for(state="hidden")

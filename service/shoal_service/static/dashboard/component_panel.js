@@ -116,7 +116,7 @@ export function componentPanel(live, select) {
     const found = nearestTo(component, others, NEAREST);
     if (found.length === 0) return null;
     return section("Nearest components", h("ul", { class: "plain" }, ...found.map(({ id, distance }) =>
-      h("li", {}, link(id), h("span", { class: "caption" }, `${short(distance, 2)} deviations away`)))));
+      h("li", {}, link(id), h("span", { class: "caption" }, `${distance.toFixed(1)} deviations away`)))));
   }
 
   /** @param {any} component */

@@ -3,7 +3,7 @@
  * continues after the last event that was read.
  */
 
-import { Problem, currentKey } from "./api.js";
+import { Away, Problem, currentKey } from "./api.js";
 
 const QUIET_MS = 45_000; // the service sends something every 15 s
 const FIRST_WAIT_MS = 500;
@@ -41,7 +41,7 @@ export async function follow(path, tell, signal, after = "0") {
       }
     } catch (error) {
       if (signal.aborted) return;
-      tell.state("away", error);
+      tell.state("away", error instanceof Problem ? error : new Away());
       if (error instanceof Problem && [401, 403, 404, 410].includes(error.status)) return;
     }
     await pause(wait, signal);
