@@ -253,7 +253,11 @@ def _name(ax: "Axes", at: Array, text: str, inks: Any) -> None:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %" if share >= 0.01 else f"{short(100.0 * share)} %"
+    """Whole percent of a large share, tenths of a small one."""
+    percent = 100.0 * share
+    if percent >= 9.95:
+        return f"{percent:.0f} %"
+    return f"{percent:.1f} %" if percent >= 0.05 or percent == 0.0 else "< 0.1 %"
 
 
 def _cut(text: str, most: int = MOST_LETTERS) -> str:
