@@ -1,5 +1,6 @@
 """The root command `shoal`, and the list of its commands."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -96,4 +97,6 @@ def root(
 
 def main() -> None:
     """The entry point of the `shoal` script."""
+    if "_SHOAL_COMPLETE" in os.environ:
+        os.environ["COLUMNS"] = "10000"  # fish reads one choice a line, so no help may be wrapped
     app(prog_name="shoal")

@@ -1,4 +1,4 @@
-"""What scripts and shells rely on: JSON from every command that answers, and completion in bash."""
+"""What scripts and shells rely on: JSON from every command that answers, and completion in bash and fish."""
 
 import os
 import subprocess
@@ -69,3 +69,14 @@ def test_bash_completes_commands_options_and_choices(home: Path) -> None:
         script.append('_shoal_completion shoal; echo "${COMPREPLY[@]}"')
     answers = bash(home, "\n".join(script)).splitlines()
     assert [set(answer.split()) for answer in answers] == list(asked.values())
+
+
+def test_fish_gets_one_choice_a_line(tmp_path: Path) -> None:
+    """The help of `--on-bad` is longer than a line of a terminal."""
+    asked = {"_SHOAL_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    asked |= {"_TYPER_COMPLETE_ARGS": "shoal ingest points.csv --on", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "--on"}
+    (line,) = bash(
+        tmp_path, "".join(f"export {name}='{value}'\n" for name, value in asked.items()) + "shoal"
+    ).splitlines()
+    assert line.startswith("--on-bad\tA row that cannot be used")
+    assert line.endswith("bad.ndjson")
