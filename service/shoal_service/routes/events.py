@@ -81,6 +81,8 @@ async def events(
     place, gap = _begin(stream, feed, now, asked)
     if place > now and place > EventPlace((await stream.tail()).seq + 1, 0):  # the view may be behind another process
         place, gap = feed.begins, "the stream has not come so far; perhaps an older copy of it was put back"
+    if follow and not feed.after(place).events:
+        await feed.grown(place, 0.0)  # raises the reason where no event can come any more
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     written = (
         _nothing()
@@ -145,7 +147,7 @@ async def _written(
         try:
             await feed.grown(place, LOOK_S)
         except ServiceError:
-            return  # the stream was deleted, or its learner has ended: the next request gets the reason
+            return  # the stream was deleted, or its learner has ended: the next request gets the reason, as above
         if time.monotonic() - quiet_since > KEEP_ALIVE_S:
             quiet_since = time.monotonic()
             yield b": keep-alive\n\n"

@@ -389,6 +389,14 @@ class Stream:
                 EntryKind.RESTORE, blob, within_limits(settings, self._service_settings), idempotency=idempotency
             )
 
+    def refuse_refinement_when_stopped(self) -> None:
+        """Raise LearnerStoppedError where the learner has stopped: the refinement would wait for it without end."""
+        if (failure := self.view_source.failure) is not None:
+            raise LearnerStoppedError(
+                f"the learner of stream {self.name!r} has stopped ({failure}), so it would adopt no refinement; see "
+                "the service's log, and restart the service when the cause is removed"
+            )
+
     async def snapshot(self, timeout_s: float) -> Checkpoint:
         """The state as the bytes of a snapshot file, with its place in the log."""
         return await self.view_source.snapshot(timeout_s)

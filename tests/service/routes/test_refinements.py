@@ -9,6 +9,8 @@ import pytest
 
 from harness.event_reader import Reader
 from harness.in_turn import in_turn
+from harness.waiting import eventually_async
+from shoal_service.errors import LogGapError
 from shoal_service.refining import child
 from shoal_service.routes import events
 from shoal_service.streams.learner import publisher
@@ -275,3 +277,27 @@ async def test_long_readers_are_no_latency(fed: Any, follow: Any) -> None:
     await reader.close()
     text = (await fed.http.get("/metrics")).text
     assert not [line for line in text.splitlines() if "/events" in line and "_count" in line]
+
+
+async def test_what_waits_for_a_learner_that_has_stopped_gets_the_reason(
+    fed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refinement was queued for ever, and a client that follows events connected again and again without a word."""
+
+    def damaged(*_: Any, **__: Any) -> Any:
+        raise LogGapError("the log has a gap: entry 3 is missing or damaged")
+
+    last = (await fed.http.get("/streams/s/events?after=0&follow=false")).text.split("id: ")[-1].split("\n")[0]
+    monkeypatch.setattr(fed.store, "read", damaged)
+    assert (await fed.ingest([[1.0, 2.0]], "/streams/s/ingest")).status_code == 202
+    stream = await fed.service.streams.get("s")
+    await eventually_async(lambda: stream.view_source.feed._failure is not None)
+    for reply in (
+        await fed.http.post("/streams/s/refine"),
+        await fed.http.get("/streams/s/events", params={"after": last}),
+    ):
+        assert (reply.status_code, reply.json()["type"]) == (500, "/problems/learner-stopped"), reply.text
+        assert "entry 3 is missing" in reply.json()["detail"]
+    rest = await fed.http.get("/streams/s/events?after=0")
+    assert rest.status_code == 200, "what there is comes first"
+    assert last in rest.text

@@ -45,9 +45,10 @@ class RefinementService:
         """Queue a refinement. A second request with the same key returns the first one's refinement.
 
         Raises UnknownStreamError, NoPointsYetError, ParameterError, NotRefinableError where the stream cannot be
-        refined, OverloadedError when too many are open.
+        refined, OverloadedError when too many are open, LearnerStoppedError.
         """
         stream = await self._streams.get(name)
+        stream.refuse_refinement_when_stopped()
         check_method(method)
         check_window(stream.settings, name, window)
         if (await stream.tail()).log_offset == 0 and not (await stream.view(None, VIEW_S)).points_seen:
