@@ -173,3 +173,21 @@ def test_a_file_can_be_dropped_with_its_keys(page: Any, service: RunningService)
     record = WEB.get(f"{service.url}/streams/keyed/records/second").json()
     assert (record["key"], record["log_offset"]) == ("second", 2)
     assert json.dumps(record["payload"]) == "null"
+
+
+def test_points_of_a_file_are_scored_when_the_file_is_read(
+    browser: Any, service: RunningService, tmp_path: Path
+) -> None:
+    """Until then nothing can be pressed: the answer was that there is nothing to read."""
+    x = np.random.default_rng(6).normal(size=(40, 6))
+    pa.parquet.write_table(pa.table({f"feature {j}": x[:, j] for j in range(6)}), tmp_path / "x.parquet")
+    visit = Visit(browser, service.url)
+    page = visit.open("/s/gauge/try")
+    reader: list[Any] = []
+    page.route("**/hyparquet/index.js", lambda route: reader.append(route))
+    page.set_input_files("#file", tmp_path / "x.parquet")
+    page.locator("button:disabled", has_text="Score").wait_for(timeout=10_000)
+    reader[0].continue_()
+    page.get_by_role("button", name="Score").click()
+    page.locator("p", has_text="Mean log density").wait_for()
+    visit.close()

@@ -22,6 +22,9 @@ export function tryView(live) {
   let sending = null;
   /** @type {import("./tables.js").Table|null} of a file */
   let dropped = null;
+  /** @type {File|null} */
+  let reading = null;
+  let learning = false;
 
   const text = h("textarea", { id: "points", rows: "7", spellcheck: "false", placeholder: "1.2, 3.4\n0.9, 3.1", on: { input: forget } });
   const file = h("input", { type: "file", id: "file", accept: ".csv,.tsv,.txt,.json,.ndjson,.npy,.parquet", on: { change: () => void take(file.files[0]) } });
@@ -53,8 +56,9 @@ export function tryView(live) {
   });
 
   function forget() {
-    dropped = null;
+    dropped = reading = null;
     say(name, "");
+    refresh();
   }
 
   /** @param {File|undefined} given */
@@ -63,14 +67,21 @@ export function tryView(live) {
     error.show(null);
     forget();
     say(name, `Reading ${given.name}.`);
+    reading = given;
+    refresh();
     try {
-      dropped = await readFile(given);
+      const found = await readFile(given);
+      if (reading !== given) return;
+      dropped = found;
       const skipped = dropped.skipped.length > 0 ? ` Not numbers, and left out: ${dropped.skipped.join(", ")}.` : "";
       say(name, `${given.name}: ${counted(dropped.n, "point")} of ${counted(dropped.d, "feature")}${dropped.keys ? ", with keys" : ""}.${skipped}`);
     } catch (problem) {
+      if (reading !== given) return;
       say(name, "");
       error.show(`${given.name}: ${inWords(problem)}`);
     }
+    reading = null;
+    refresh();
   }
 
   function table() {
@@ -97,7 +108,8 @@ export function tryView(live) {
     sending = new AbortController();
     try {
       const points = table();
-      busy(true);
+      learning = true;
+      refresh();
       const end = await ingest(live.path, points, (n) => {
         sent = n;
         bar.value = n / points.n;
@@ -111,14 +123,14 @@ export function tryView(live) {
       if (!stopped && !ends.signal.aborted) error.show(inWords(problem));
       if (sent > 0 || stopped) say(done, `${counted(sent, "point")} stored, then it stopped.`);
     } finally {
-      busy(false);
+      learning = false;
+      refresh();
     }
   }
 
-  /** @param {boolean} now */
-  function busy(now) {
-    bar.hidden = stop.hidden = !now;
-    scoreButton.disabled = learnButton.disabled = now;
+  function refresh() {
+    bar.hidden = stop.hidden = !learning;
+    scoreButton.disabled = learnButton.disabled = learning || reading !== null;
   }
 
   return {
