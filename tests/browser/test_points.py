@@ -187,6 +187,10 @@ def test_points_of_a_file_are_scored_when_the_file_is_read(
     page.route("**/hyparquet/index.js", lambda route: reader.append(route))
     page.set_input_files("#file", tmp_path / "x.parquet")
     page.locator("button:disabled", has_text="Score").wait_for(timeout=10_000)
+    for _ in range(1000):
+        if reader:
+            break
+        page.wait_for_timeout(20)
     reader[0].continue_()
     page.get_by_role("button", name="Score").click()
     page.locator("p", has_text="Mean log density").wait_for()
