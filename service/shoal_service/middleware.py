@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from shoal.errors import ShoalError, did_you_mean
-from shoal_service.errors import NotReadyError
+from shoal_service.errors import NotReadyError, ParameterError
 from shoal_service.metrics import Metrics
 from shoal_service.problems import problem_for, problem_for_status
 from shoal_service.request_log import CUT_OFF, RequestLog, route_of
@@ -54,19 +54,22 @@ class RequestMiddleware:
         headers = dict(reversed(scope["headers"]))  # the first of a name counts
         request_id = _request_id(headers.get(b"x-request-id"))
         bind_contextvars(request_id=request_id)  # not reset: each request runs in a task of its own
-        answer, host = _Answer(send, request_id, headers_only=answer_only), headers.get(b"host")
+        answer = _Answer(send, request_id, headers_only=answer_only)
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
         if not tracing():
-            await self._serve(scope, receive, answer, host)
+            await self._serve(scope, receive, answer, hosts)
             return
         texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
         with server_span(scope["method"], texts) as made:
-            await self._serve(scope, receive, answer, host)
+            await self._serve(scope, receive, answer, hosts)
             end_request(made, scope["method"], route_of(scope), answer.status or 500)
 
-    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", host: bytes | None) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer", hosts: list[bytes]) -> None:
         began = time.perf_counter()
         try:
-            check_host(None if host is None else host.decode("latin-1"), self._allowed_hosts)
+            if len(hosts) > 1:  # RFC 9112, 3.2
+                raise ParameterError(f"the request has {len(hosts)} Host headers; send one")
+            check_host(hosts[0].decode("latin-1") if hosts else None, self._allowed_hosts)
             await self._app(scope, receive, answer)
         except ClientDisconnect:
             answer.status = CUT_OFF

@@ -241,8 +241,10 @@ class _Arguments:
                 raise ParameterError(f"parameter {name} is given {len(values)} times; give it once")
             _read_one(found, name, declared, values if declared.repeated else values[0])
         for name, declared in self._headers.items():
-            if (value := request.headers.get(name)) is not None:
-                _read_one(found, name, declared, value)
+            if values := request.headers.getlist(name):
+                if len(values) > 1:
+                    raise ParameterError(f"header {name} is given {len(values)} times; give it once")
+                _read_one(found, name, declared, values[0])
         for name, declared in self._path.items():
             _read_one(found, name, declared, request.path_params[name])
         return found

@@ -434,5 +434,10 @@ async def test_every_endpoint_of_data_refuses_a_parameter_that_is_none(running: 
         assert "has no parameter 'stream'" in reply.json()["detail"]
     reply = await running.http.get("/components?limit=1&limit=2")  # not one of the two, which the caller cannot know
     assert (reply.status_code, reply.json()["detail"]) == (400, "parameter limit is given 2 times; give it once")
+    for name, again in (("Idempotency-Key", [("Idempotency-Key", "a")] * 2), ("Host", [("Host", "localhost")])):
+        headers = [("Host", "localhost"), ("Content-Type", "application/json"), *again]
+        reply = await running.http.post("/ingest", json={"points": [[0.0, 0.0]]}, headers=headers)
+        assert reply.status_code == 400, name
+        assert name.lower() in reply.json()["detail"].lower()
     assert (await running.http.get("/predict", params={"x": "1,2", "min_offset": 2})).status_code == 200
     assert (await running.http.get("/components", params={"fields": "covariance", "limit": 5})).status_code == 200
