@@ -42,7 +42,12 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                status = receiver._receive(self, self.rfile.read(int(self.headers["Content-Length"])))
+                size = int(self.headers["Content-Length"])
+                body = self.rfile.read(size)
+                if len(body) < size:  # the sender was killed within it
+                    self.close_connection = True
+                    return
+                status = receiver._receive(self, body)
                 self.send_response(status)
                 for name, value in ({"Content-Length": "0"} | receiver.headers).items():
                     self.send_header(name, value)
