@@ -22,6 +22,7 @@ _BLOCK = 1 << 22
 """Elements of caches that are computed at once: 32 MiB."""
 
 _KERNEL_PRIOR = "_kernel_prior"
+"""Attribute in which a prior keeps what `kernel_prior` has made of it."""
 
 AnyCache: TypeAlias = Any
 """The cache of some family: its `cache_kind`."""

@@ -159,8 +159,9 @@ def _changes(known: DistanceBounds, form: QuadraticForm, tags: IntArray) -> tupl
 def _largest_growth(root: Array, inverse: Array) -> Array:
     """(t,) upper bounds of |M v| / |v|, M = root inverse.
 
-    For M = s I + R it is at most |s| + the largest singular value of R. The eighth root of the sum of the eighth powers
-    of all of them bounds that: it is at most the eighth root of D times too large, the Frobenius norm the square root.
+    For M = s I + R it is at most |s| + the largest singular value of R. That is at most the Schatten norm of order 8
+    (Bhatia 1997, section IV.2): the eighth root of the sum of the eighth powers of all singular values, which is the
+    trace of (R^T R)^4. It is up to D^(1/8) times too large, the Frobenius norm up to D^(1/2) times.
     """
     if root.ndim == 2:
         return np.asarray((root * inverse).max(axis=1))

@@ -44,8 +44,7 @@ _PAST_POINTS = 100.0
 _FARTHER = 3.0
 """Multiple of the squared distance that rules a component out, up to which one is summed where bounds are carried. A
 bound that only just rules it out is lost with the next change, and every sweep sums the distance again. This saves a
-tenth of a stream of handwritten digits in 50 features. A first sweep, which may be the only one, would take a third
-longer."""
+tenth of a stream of handwritten digits in 50 features. A first sweep, which may be the only one, would take longer."""
 FEW_FEATURES = 4
 """Up to so many features a distance costs no more than its bound."""
 

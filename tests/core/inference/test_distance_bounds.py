@@ -149,3 +149,17 @@ def test_no_eigenvalue_is_larger_than_the_bound(d: int) -> None:
     bound, largest = largest_eigenvalues(matrices), np.linalg.eigvalsh(matrices)[:, -1]
     assert np.all(bound * (1.0 + 1e-6) >= largest)
     assert np.all(bound <= 1.5 * largest)
+
+
+@pytest.mark.parametrize("change", [1e-12, 1e-3, 0.3, 30.0])
+def test_growth_is_bounded_by_the_largest_singular_value_and_not_far_above_it(change: float) -> None:
+    """By NumPy's singular values. The Frobenius norm, which bounded it before, is more than twice as large."""
+    rng, d = np.random.default_rng(0), 50
+    root = 1.7 * (np.eye(d) + change / np.sqrt(d) * rng.standard_normal((6, d, d)))
+    found = distance_bounds._largest_growth(root, np.broadcast_to(np.eye(d) / 1.7, root.shape))
+    middle = np.trace(root, axis1=1, axis2=2) / d / 1.7
+    rest = np.linalg.norm(root / 1.7 - middle[:, None, None] * np.eye(d), ord=2, axis=(1, 2))
+    assert np.all(found * (1.0 + 1e-12) >= np.linalg.norm(root / 1.7, ord=2, axis=(1, 2)))
+    assert np.all(found <= np.abs(middle) + 1.01 * d**0.125 * rest)
+    frobenius = np.linalg.norm(root / 1.7 - middle[:, None, None] * np.eye(d), axis=(1, 2))
+    assert np.all(found - np.abs(middle) < 0.5 * frobenius + 1e-14)
