@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal import StreamingDPMixture
 from shoal_service.streams import ClusterChoice, clusters_of
-from shoal_service.streams.monitor.clusters import LONGEST_STEP, next_check
+from shoal_service.streams.monitor.clusters import LONGEST_STEP, KnownClusters, check_clusters, next_check
 from shoal_service.wire import Points
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +83,16 @@ def test_looks_fall_at_doubling_offsets_and_then_regularly() -> None:
         at = next_check(at)
         offsets.append(at)
     assert offsets == [1_024 << i for i in range(7)] + [2 * LONGEST_STEP, 3 * LONGEST_STEP]
+
+
+def test_the_same_components_in_other_clusters_are_told_at_the_next_offset() -> None:
+    x = np.random.default_rng(0).normal(size=(1_100, 2)) + 30.0 * np.repeat(
+        [[0.0], [1.0], [2.0]], [400, 400, 300], axis=0
+    )
+    model = StreamingDPMixture(refinement=None).fit(x)
+    state, ids = model._fitted.state, model.component_ids_
+    one_cluster = KnownClusters(ids, np.full(len(ids), ids[0]), due=len(x))
+    _, found = check_clusters(one_cluster, state, at_once=False)
+    children = sorted(cluster.id for cluster in model.clusters().clusters)
+    assert found == [("cluster-split", {"offset": len(x), "parents": [ids[0]], "children": children})]
+    assert check_clusters(one_cluster._replace(due=2_048), state, at_once=True)[1] == [], "a refinement changed no ids"

@@ -1,9 +1,10 @@
 """Clusters of a stream at the last check, and what has become of them.
 
 The clusters are those of the default cut. They are compared after the entry of the log that reaches 1,024, 2,048,
-4,096 and so on up to 65,536 points, then every 65,536. They are also compared after each adopted refinement, if other
-components live than before. So a stream whose components stay costs nothing, and a replay gives the same events. A
-stream of more than `MAX_COMPONENTS` is left out: its tree would hold up the learner.
+4,096 and so on up to 65,536 points, then every 65,536: the same components may be other clusters once their means and
+masses have changed. They are also compared after each adopted refinement, if other components live than before. Offsets
+of the log decide, so a replay gives the same events. A stream of more than `MAX_COMPONENTS` is left out: its tree would
+hold up the learner.
 """
 
 from functools import partial
@@ -43,11 +44,12 @@ def check_clusters(
     known: KnownClusters, state: "MixtureState", *, at_once: bool
 ) -> tuple[KnownClusters, list[tuple[str, dict[str, Any]]]]:
     """Check the clusters of a state if that is due, or `at_once`. Gives kind and data of each event."""
-    if not state.frozen or not (at_once or state.points_seen >= known.due):
+    is_due = state.points_seen >= known.due
+    if not state.frozen or not (at_once or is_due):
         return known, []
     due = next_check(state.points_seen)
     live = np.sort(state.live_ids)
-    if len(live) > MAX_COMPONENTS or np.array_equal(live, known.component_ids):
+    if len(live) > MAX_COMPONENTS or (not is_due and np.array_equal(live, known.component_ids)):
         return known._replace(due=due), []
     from shoal.clusters import changes, cut, hierarchy_of
     from shoal.mixture import snapshot_of, successors_of
