@@ -116,9 +116,20 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
         buffer=unweighted(rows)[:0].copy() if last else state.buffer,
         schedule=fresh.schedule._replace(restored_at=state.schedule.restored_at),
     )
-    if last and chosen.findings:
-        events += (Event(n_rows, "prior", (), (), "; ".join(chosen.findings)),)
+    findings = (*_prolonged(settings, n_rows), *chosen.findings)
+    if last and findings:
+        events += (Event(n_rows, "prior", (), (), "; ".join(findings)),)
     return Refit(fresh, events, fresh.ids[labels])
+
+
+def _prolonged(settings: StreamSettings, n_rows: int) -> tuple[str, ...]:
+    """What is told of a warm-up of `n_rows` rows, in words, if these are more than the settings say."""
+    first = settings.warmup_points
+    if n_rows <= first:
+        return ()
+    return (
+        f"the real numbers of the first {first:,} rows did not vary, so the warm-up was prolonged to {n_rows:,} rows",
+    )
 
 
 def _prolongs(settings: StreamSettings, rows: Points) -> bool:

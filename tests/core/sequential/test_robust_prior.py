@@ -114,7 +114,18 @@ def test_prolonged_warm_up_is_saved_and_ends():
     assert state.frozen
     (event,) = (event for event in info.events if event.kind == "prior")
     assert event.offset == 512
-    assert event.reason.startswith("2 features of 2 did not vary")
+    prolonged, unvarying = event.reason.split("; ")[:2]
+    assert prolonged == "the real numbers of the first 64 rows did not vary, so the warm-up was prolonged to 512 rows"
+    assert unvarying.startswith("2 features of 2 did not vary")
+
+
+def test_prolonged_warm_up_is_told_where_its_last_rows_vary():
+    """Rows that are all equal were waited out without an event, if the prior needed no further care."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.ones((80, 2)), 20.0 * rng.integers(2, size=(100, 1)) + rng.normal(size=(100, 2))])
+    assert reasons(StreamingDPMixture(warmup_points=64).fit(x)) == [
+        "the real numbers of the first 64 rows did not vary, so the warm-up was prolonged to 128 rows"
+    ]
 
 
 @pytest.mark.parametrize("d", [3, 12])
