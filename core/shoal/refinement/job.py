@@ -55,7 +55,7 @@ class Refinement(NamedTuple):
     """Whether it is worthwhile and components were split, joined or removed."""
     report: dict[str, Any]
     """For people, plain JSON values: method, bound_before, bound_after, components_before, components_after,
-    window_rows, tail_mass, rounds, and the counts of the search's moves."""
+    window_rows, copies (of a typical row), tail_mass, rounds, and the counts of the search's moves."""
     refined: MixtureState
     """The stream at `base_offset` with its T' refined components under provisional ids 0..T'-1, without retired ids.
     Where the refinement is not worthwhile, the components are the old ones."""
@@ -92,6 +92,8 @@ def refine(
     else:
         problem = refit.problem
     worthwhile, reason = _verdict(state, solution)
+    if problem.copies > 1:
+        reason += f"; a typical row occurs {problem.copies} times in the window, and was judged as one"
     return Refinement(
         state.points_seen,
         worthwhile,
@@ -138,6 +140,7 @@ def _report(method: str, problem: Problem, solution: Solution) -> dict[str, Any]
         "components_before": len(problem.live[0]),
         "components_after": len(solution.stats[0]),
         "window_rows": int(problem.rows.shape[0]),
+        "copies": problem.copies,
         "tail_mass": float(solution.tail_mass),
         "rounds": int(solution.rounds),
         **{name: value for name, value in solution.report.items() if name not in ("method",)},
@@ -319,7 +322,7 @@ def refitted_problem(problem: Problem, read_points: Callable[[], Points]) -> Ref
     model, past = Model(problem.family, StickPrior(1.0, problem.concentration)), past_of(problem.past)
     params, seen = problem.family.posterior(problem.live), np.maximum(problem.live[0] - past.mass, 0.0)
     begin = SweepStart(params, seen, past, np.arange(len(seen)))
-    start = swept_from(WindowData(problem.rows, problem.weights), model, begin)
+    start = swept_from(WindowData(problem.rows, problem.weights / problem.copies), model, begin)
     rows, new_past = working_rows(family, points), problem.past._replace(stats=restated(family, given, problem.family))
     found = Responsibilities(start.resp, start.entropy, start.dropped)
     data, model = WindowData(rows, problem.weights), model._replace(family=family)

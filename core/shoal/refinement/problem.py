@@ -19,6 +19,7 @@ from shoal.mixture import MixtureState, Past, left_since, live_rows, with_new_wi
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points, standardised
 from shoal.points.weighted_rows import unweighted, weights_of
+from shoal.refinement.copies import typical_copies
 from shoal.refinement.schedule import nothing_born
 from shoal.sequential.prior.jitter import jittered
 
@@ -49,6 +50,9 @@ class Problem(NamedTuple):
     """Whether the whole prior of covariances is estimated too."""
     confirmed: bool = False
     """Whether the last refinement kept the structure, and no component of notable mass was born since."""
+    copies: int = 1
+    """How often a typical row occurs in the window. All copies of a row of real numbers are one observation, so the
+    bound counts each row as one part in so many."""
 
 
 class Solution(NamedTuple):
@@ -169,6 +173,7 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
         reestimate_prior=state.settings.learns_prior,
         hierarchical=state.settings.prior == "hierarchical",
         confirmed=state.schedule.periods > 1 and nothing_born(state),
+        copies=typical_copies(unweighted(rows)) if state.settings.domain.located else 1,
     )
 
 

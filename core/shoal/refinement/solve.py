@@ -9,6 +9,7 @@ The prior may be estimated again from the components found (`inference.estimated
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def solve(
         def observer(passes: int, bound: float, n_components: int, message: str) -> None:
             progress(Progress(passes, bound, n_components, message, None))
 
-    data = WindowData(problem.rows, problem.weights, observer)
+    data = WindowData(problem.rows, problem.weights / problem.copies, observer)
     search = _search(problem, data, rng)
     start = search.live_start(problem.live, past_of(problem.past))
     before = Found(search.model, start, 0, 0)
@@ -93,13 +94,14 @@ def _fixed(search: Search, start: State, method: str) -> Found:
 
 def _solution(problem: Problem, data: WindowData, before: Found, found: Found) -> Solution:
     family, state = found.model.family, found.state
-    order = np.argsort(-state.mass, kind="stable")
-    place = np.argsort(order, kind="stable")
     given = problem.past._replace(stats=restated(family, problem.past.stats, problem.family))
     past, past_row = stats_by_share(family, state.past, given)
+    stats = state.stats if problem.copies == 1 else _stats_of_all(problem, found)
+    order = np.argsort(-stats[0], kind="stable")
+    place = np.argsort(order, kind="stable")
     return Solution(
         family=family,
-        stats=take(state.stats, order),
+        stats=take(stats, order),
         resp=state.resp[:, order].tocsr(),
         live_resp=before.state.resp,
         past_stats=take(past, order),
@@ -108,7 +110,7 @@ def _solution(problem: Problem, data: WindowData, before: Found, found: Found) -
         past_row=place[past_row],
         bound_before=before.state.bound,
         bound_after=state.bound,
-        tail_mass=state.dropped,
+        tail_mass=problem.copies * state.dropped,
         rounds=data.passes,
         changed=found.splits + found.joins > 0,
         report={
@@ -119,3 +121,11 @@ def _solution(problem: Problem, data: WindowData, before: Found, found: Found) -
             "components_after": state.n_components,
         },
     )
+
+
+def _stats_of_all(problem: Problem, found: Found) -> Any:
+    """Statistics of past and window (T') in which every copy of a row counts."""
+    family, state = found.model.family, found.state
+    data = WindowData(problem.rows, problem.weights)
+    window = data.suffstats_under(family, state.resp, family.posterior(state.stats))
+    return family.add(window, state.past.stats)
