@@ -21,7 +21,8 @@ learn and predict rows with uniform noise of width one added. The mean log densi
 probability of the whole numbers under the same mixture, rounded (Theis, van den Oord and Bethge 2016, section 3.1).
 
 Densities of proportions and of directions are of another measure than those of real numbers. There the domain's family
-stays unless the family of real numbers needs fewer components and agrees at least as well.
+stays unless the family of real numbers needs fewer components and agrees better by more than `SLACK`. A family that
+covers two groups by one component needs fewer, too, and agrees nearly as well as one that tells them apart.
 """
 
 from typing import NamedTuple
@@ -119,7 +120,7 @@ def _better(own: FamilyTrial, default: FamilyTrial, comparable: bool) -> bool:
         return False
     if not comparable:
         fewer = own.total_components < default.total_components or not default.finds_groups
-        return fewer and own.finds_groups and (own.agreement >= default.agreement or not default.finds_groups)
+        return fewer and own.finds_groups and (own.agreement > default.agreement + SLACK or not default.finds_groups)
     more = own.total_components > default.total_components
     return (
         own.z_score(default) > CLEAR
