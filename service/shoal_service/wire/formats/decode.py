@@ -1,5 +1,6 @@
 """Decoding of one body, in any format, to one batch of checked points. It has no state and does no I/O."""
 
+from codecs import BOM_UTF8
 from collections.abc import Callable
 
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError, ParameterError
@@ -55,7 +56,11 @@ def decode(
     plain = gunzip(body, limits.max_body_bytes) if gzipped else body
     if kind is Format.ARROW:
         return decode_arrow(plain, limits, columns)
-    return _TEXTS[kind](plain, limits, n_features) if kind in _TEXTS else _BINARIES[kind](plain, limits)
+    if kind in _BINARIES:
+        return _BINARIES[kind](plain, limits)
+    if plain.startswith(BOM_UTF8):
+        raise MalformedBodyError("the body begins with a byte order mark, EF BB BF; send UTF-8 without it")
+    return _TEXTS[kind](plain, limits, n_features)
 
 
 def check_size(body: Body, limits: WireLimits) -> None:
