@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,36 @@ def test_with_follow_the_server_may_restart_and_the_end_of_the_stream_ends_the_e
     assert feed.began == ["0", IDS[3], IDS[3]]
     rows = [row for path in sorted(tmp_path.glob("*.parquet")) for row in parquet.read_table(path).to_pylist()]
     assert [row["id"] for row in rows] == IDS
+
+
+class NamedFeed(Feed):
+    """The first events of the twelve, with the name of their stream."""
+
+    def __init__(self, name: str, n_events: int) -> None:
+        super().__init__()
+        self._name, self._n_events = name, n_events
+
+    def events(self, after: str | None, *, on_connect: Callable[[], None]) -> Iterator[StreamEvent]:
+        for event in super().events(after, on_connect=on_connect):
+            if IDS.index(event.id) < self._n_events:
+                yield replace(event, raw={**event.raw, "stream": self._name})
+
+
+def test_events_of_another_stream_are_not_mixed_into_an_export(tmp_path: Path) -> None:
+    """They were appended, and the position in the first stream was lost."""
+    pytest.importorskip("pyarrow")
+
+    def written(feed: NamedFeed) -> int:
+        run = Exporter(feed, ParquetSink(tmp_path), LOG, assignments=False, follow=False)  # type: ignore[arg-type]
+        run.run(feed)  # type: ignore[arg-type]
+        return run.written
+
+    assert written(NamedFeed("a", 4)) == 4
+    with pytest.raises(
+        CommandError, match=r"has the events of stream 'a', and these are of 'b'; give each stream a key"
+    ):
+        written(NamedFeed("b", 12))
+    assert written(NamedFeed("a", 8)) == 4
 
 
 def test_a_stream_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ class Exporter:
         self._stop = threading.Event()
         self._read: queue.SimpleQueue[StreamEvent | Exception | None] = queue.SimpleQueue()
         """Events in order, and at the end an error, or None once the stream is deleted."""
+        self._known_stream = ""
+        """Name of the stream whose events the sink has. Empty if it has none, or does not say."""
         self.written = 0
         """Rows that the sink has."""
 
@@ -48,13 +50,14 @@ class Exporter:
         """Write until `stop`, until the stream is deleted, or until no event comes. `reader` is a client for the thread
         that reads events. Raises ShoalClientError and CommandError.
         """
-        position = self._with_retries(self._sink.position)
+        stored = self._with_retries(self._sink.position)
+        position, _, self._known_stream = (stored or "").partition(" ")
         threading.Thread(target=self._read_events, args=(reader, position or "0"), daemon=True).start()
         quiet_since = time.monotonic()
         while not self._stop.is_set():
             events = self._gather()
             if events:
-                self._write(events, position)
+                self._write(events, position or None)
                 position, quiet_since = events[-1].id or position, time.monotonic()
             elif events is None or (not self._follow and time.monotonic() - quiet_since > QUIET_S):
                 return
@@ -97,12 +100,19 @@ class Exporter:
         return found
 
     def _write(self, events: "Sequence[StreamEvent]", before: str | None) -> None:
+        name = str(events[-1].raw.get("stream") or "")
+        if self._known_stream not in ("", name):
+            raise CommandError(
+                f"the sink has the events of stream {self._known_stream!r}, and these are of {name!r}; give each "
+                "stream a key, a folder or a --state file of its own"
+            )
         rows = [Row(event.id, event.kind, event.raw) for event in events]
         if self._assignments and any(event.kind in _MOVING for event in events):
             rows += self._with_retries(lambda: self._changed(before, events[-1].id)) or []
         if self._stop.is_set():
             return
-        self._with_retries(lambda: self._sink.write(rows, events[-1].id))
+        position = f"{events[-1].id} {name}".rstrip()
+        self._with_retries(lambda: self._sink.write(rows, position))
         if not self._stop.is_set():
             self.written += len(rows)
 

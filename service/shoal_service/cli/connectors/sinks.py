@@ -36,7 +36,10 @@ class Sink(Protocol):
     """Receiver of rows. Methods raise SourceAwayError while it cannot be reached, and CommandError."""
 
     def position(self) -> str | None:
-        """Return the id of the last event that it has, or None."""
+        """Return the id of the last event that it has and the name of its stream, with a space between, or None.
+
+        Earlier versions wrote the id alone.
+        """
 
     def write(self, rows: Sequence[Row], position: str) -> None:
         """Write rows durably, and the position behind them."""
