@@ -62,8 +62,8 @@ def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) ->
     criterion; a higher resolution gives more clusters. Neither: the connected groups if there are any, or resolution 1.
     If all would be one cluster then, a lower penalty is tried, down to that of the criterion, and after that clusters
     with covariances of their own.
-    Families of counts and of other points than real vectors have no resolution. By default each of their components is
-    a cluster.
+    Only `gaussian`, `student`, `diagonal` and `known_covariance` have a resolution. By default each component of
+    another family is a cluster.
 
     A mixture without components has no clusters, whatever is asked. Raises SettingError for values out of range, if
     both are given, and for the resolution of a family that has none.
@@ -75,7 +75,9 @@ def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) ->
         return _grouped(hierarchy, _checked_number(n_clusters, k), "number")
     if resolution is not None:
         if k and not len(hierarchy.misfit):
-            raise SettingError("resolution needs a family of real vectors; give n_clusters")
+            raise SettingError(
+                "resolution needs one of the families gaussian, student, diagonal and known_covariance; give n_clusters"
+            )
         return _grouped(hierarchy, _best_number(hierarchy, _checked_resolution(resolution)), "resolution")
     if hierarchy.n_connected:
         return _grouped(hierarchy, hierarchy.n_connected, "connected")

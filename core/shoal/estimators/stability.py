@@ -40,6 +40,11 @@ def stability_of(
     Where a learner has fewer components than `n_clusters`, its clusters are these. Raises NoPointsError for fewer than
     twenty rows, SettingError for an invalid choice. Costs about as much as learning the rows.
     """
+    if settings.window_rows == 0:
+        raise NoPointsError(
+            "no window is kept, on which stability is measured; it needs window > 0, method='default' and a family "
+            "that is refined"
+        )
     if len(rows) < FEWEST_ROWS:
         raise NoPointsError(
             f"the window has {len(rows)} rows, stability needs at least {FEWEST_ROWS}; send more points"

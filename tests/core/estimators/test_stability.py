@@ -40,7 +40,7 @@ def test_too_few_rows_and_invalid_choices_are_refused() -> None:
     model = StreamingDPMixture(refinement=None).fit(four_groups(19))
     with pytest.raises(NoPointsError, match=r"19 rows.*at least 20"):
         model.stability()
-    with pytest.raises(NoPointsError):
+    with pytest.raises(NoPointsError, match="no window is kept"):
         StreamingDPMixture(refinement=None, window=0).fit(four_groups()).stability()
     for choice in ({"n_clusters": 0}, {"resolution": -1.0}, {"n_clusters": 2, "resolution": 1.0}, {"n_clusters": 99}):
         with pytest.raises(SettingError):
