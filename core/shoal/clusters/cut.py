@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.clusters.hierarchy import Hierarchy
 from shoal.errors import SettingError, counted
-from shoal.families import take
+from shoal.families import concatenated, take
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, TellingFeature
 from shoal.points.arrays import Array, IntArray, read_only
 
@@ -182,7 +182,7 @@ def telling_of_clusters(
         for row in others:
             stats = family.add(stats, take(snapshot.stats, [row]))
         merged.append(stats)
-    stats = type(merged[0])(*(np.concatenate(fields) for fields in zip(*merged, strict=True)))
+    stats = concatenated(*merged)
     ids = np.array([cluster.id for cluster in clustering.clusters], dtype=np.int64)
     whole = replace(snapshot, ids=read_only(ids), masses=stats[0], stats=stats, live=None)
     return dict(zip(ids.tolist(), whole.telling(n=n), strict=True))

@@ -5,7 +5,7 @@ statistics that add are learnt by stochastic gradient and stand on `estimated`. 
 name.
 """
 
-from shoal.families.base import AnyFamily, ConjugateFamily, take
+from shoal.families.base import AnyFamily, ConjugateFamily, concatenated, take
 from shoal.families.bernoulli import BetaBernoulli
 from shoal.families.categorical import DirichletCategorical
 from shoal.families.derived import collapsed_log_marginal, expected_bound, join_gain, kl, log_marginal, scale_inplace
@@ -55,6 +55,7 @@ __all__ = [
     "VonMisesFisher",
     "check_columns",
     "collapsed_log_marginal",
+    "concatenated",
     "expected_bound",
     "family_exists",
     "is_conjugate",

@@ -174,6 +174,11 @@ def take(values: RowsT, rows: Any) -> RowsT:
     return type(values)(*(field[rows] for field in values))
 
 
+def concatenated(*parts: RowsT) -> RowsT:
+    """The rows of one or more NamedTuples of the same kind of component-first arrays, one after another."""
+    return type(parts[0])(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
 def contiguous(values: RowsT) -> RowsT:
     """Rows as kernels read and write them, of one type: in C order and writable. Copies only where it must."""
     if all(field.flags.carray for field in values):

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from shoal.families.base import ConjugateFamily, ParamsT, StatsT, take
+from shoal.families.base import ConjugateFamily, ParamsT, StatsT, concatenated, take
 from shoal.kernels.distances import row_blocks
 from shoal.points.arrays import Array, IntArray, read_only
 
@@ -125,7 +125,7 @@ def join_gain(
     n = len(stats[0])
     if (n + first.size) * sum(math.prod(field.shape[1:]) for field in stats) <= _FEW_ELEMENTS:
         joined = family.add(take(stats, first), take(stats, second))
-        both = type(joined)(*(np.concatenate(fields) for fields in zip(stats, joined, strict=True)))
+        both = concatenated(stats, joined)
         value = evidence(family, both)
         return np.asarray(value[n:] - value[first] - value[second])
     used, position = np.unique(np.concatenate([first, second]), return_inverse=True)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.families.capabilities import fitted_suffstats, suffstats_given
 from shoal.inference.distance_bounds import DistanceBounds
 from shoal.points.arrays import Array
@@ -66,7 +66,7 @@ class WindowData:
                 found.append(fitted_suffstats(family, x, weight))
             else:
                 found.append(suffstats_given(family, take(params, [k]), x, weight))
-        return type(found[0])(*(np.concatenate(fields) for fields in zip(*found, strict=True)))
+        return concatenated(*found)
 
     def suffstats_under(self, family: AnyFamily, resp: csr_matrix, params: Any = None) -> Any:
         """Statistics of T >= 1 components under responsibilities (N, T); `params` as in `suffstats`."""

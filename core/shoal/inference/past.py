@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.mixture import Past
 from shoal.points.arrays import Array, IntArray
 
@@ -130,7 +130,7 @@ def stats_by_share(family: AnyFamily, past: PastStats, given: Past) -> tuple[Any
     parts = [take(given.stats, [i]) for i in range(len(given.stats[0]))]
     empty = family.empty_stats(1)
     rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in past.share]
-    stats = type(empty)(*(np.concatenate(fields) for fields in zip(*rows, strict=True)))
+    stats = concatenated(*rows)
     return stats, np.asarray(past.share.argmax(axis=0), dtype=np.int64)
 
 

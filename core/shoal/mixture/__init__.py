@@ -44,7 +44,7 @@ from shoal.mixture.lineage import (
     without_stats,
 )
 from shoal.mixture.moves import merge_by_bound_inplace, merge_gain, merge_pairs_inplace, prune_and_merge_inplace
-from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint, stacked_stats
+from shoal.mixture.partition import block_stats, blocks_of, by_size, component_stats, log_joint
 from shoal.mixture.plane import Plane, ellipses, feature_plane, principal_plane
 from shoal.mixture.predictor import Predicted, Predictor, predict_call, rows_for_learner, with_empty
 from shoal.mixture.returns import returned_inplace, with_archived
@@ -229,7 +229,6 @@ __all__ = [
     "shared_mass",
     "snapshot_of",
     "spared",
-    "stacked_stats",
     "state_bytes",
     "state_from_arrays",
     "state_to_arrays",

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.families import take
+from shoal.families import concatenated, take
 from shoal.mixture.settings import StreamSettings
 from shoal.points.arrays import IntArray
 
@@ -54,7 +54,7 @@ def longer(archive: Archive | None, new: Archive) -> Archive:
     if archive is None:
         return new
     fields = [np.concatenate([a, b]) for a, b in zip(archive[:3], new[:3], strict=True)]
-    stats = type(new.stats)(*(np.concatenate([a, b]) for a, b in zip(archive.stats, new.stats, strict=True)))
+    stats = concatenated(archive.stats, new.stats)
     return Archive(fields[0], fields[1], fields[2], stats)
 
 

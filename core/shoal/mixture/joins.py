@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.mixture.lineage import Event, lineage_budget_bytes, retire
 from shoal.mixture.settings import PairRule
 from shoal.mixture.state import MixtureState, compact_inplace, stats_at_offsets
@@ -112,7 +112,7 @@ def finish_joins_inplace(state: MixtureState, joins: list[Join]) -> tuple[Mixtur
     for join in joins:
         survivor, absorbed = int(state.ids[join.survivor]), int(state.ids[join.absorbed])
         events.append(Event(state.points_seen, "merged", (survivor, absorbed), (survivor,)))
-    stats = type(joins[0].stats)(*(np.concatenate(fields) for fields in zip(*(j.stats for j in joins), strict=True)))
+    stats = concatenated(*(join.stats for join in joins))
     rows = [join.absorbed for join in joins]
     state = retire_rows(state, rows, [event.children for event in events], stats)
     keep = np.ones(state.n_components, dtype=np.bool_)

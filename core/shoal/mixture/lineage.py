@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.errors import UnknownComponentError
-from shoal.families import take
+from shoal.families import concatenated, take
 from shoal.mixture.settings import StreamSettings
 from shoal.points.arrays import Array, IntArray
 
@@ -164,7 +164,7 @@ def _joined(old: Any, new: Any) -> Any:
     """Final statistics of old and new records; only the new ones where either has none, so that rows are the last Q."""
     if new is None or old is None:
         return new
-    return type(new)(*(np.concatenate([a, b]) for a, b in zip(old, new, strict=True)))
+    return concatenated(old, new)
 
 
 def _within(lineage: Lineage, budget_bytes: int) -> Lineage:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.families import AnyFamily, log_marginal
+from shoal.families import AnyFamily, concatenated, log_marginal
 from shoal.points.arrays import IntArray
 from shoal.points.rows import Points
 from shoal.process import log_eppf
@@ -21,15 +21,9 @@ def block_stats(family: AnyFamily, x: Points, rows: IntArray) -> Any:
     return family.suffstats(x[rows], np.ones((rows.size, 1)))
 
 
-def stacked_stats(family: AnyFamily, single: list[Any]) -> Any:
-    """Statistics of one row each, stacked."""
-    kind = type(family.empty_stats(0))
-    return kind(*(np.concatenate(field) for field in zip(*single, strict=True)))
-
-
 def component_stats(family: AnyFamily, x: Points, labels: IntArray) -> Any:
     """Statistics of the blocks 0..K-1 of a partition `labels` (N,) of points x (N, D): K rows."""
-    return stacked_stats(family, [block_stats(family, x, rows) for rows in blocks_of(labels)])
+    return concatenated(*(block_stats(family, x, rows) for rows in blocks_of(labels)))
 
 
 def log_joint(family: AnyFamily, concentration: float, stats: Any) -> float:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, concatenated
 from shoal.families.holes import marginal_log_predictive, rows_with_holes
 from shoal.families.predictive_cache import Call, cache_type, kernel_points, kernel_prior, predicts_by_kernel, refresh
 from shoal.mixture.predict_kernel import new_memory, predict_rows
@@ -128,7 +128,7 @@ class Predictor:
 
 def with_empty(family: AnyFamily, stats: Any) -> Any:
     """A copy of statistics (K rows) with one more row, of an empty component."""
-    return _joined(stats, family.empty_stats(1))
+    return concatenated(stats, family.empty_stats(1))
 
 
 def rows_for_readers(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, Any] | None:
@@ -151,7 +151,7 @@ def rows_for_learner(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, An
 
 
 def _copies_with_empty(family: AnyFamily, stats: Any, cache: Any) -> tuple[Any, Any]:
-    return _read_only(with_empty(family, stats)), _read_only(_joined(cache, kernel_prior(family).empty))
+    return _read_only(with_empty(family, stats)), _read_only(concatenated(cache, kernel_prior(family).empty))
 
 
 def kernel_predicts(family: AnyFamily) -> bool:
@@ -183,10 +183,6 @@ def _arguments(
 ) -> tuple[Any, ...]:
     memory = new_memory(len(log_weight) - 1, family.n_features, len(x))
     return kernel_points(family, x), cache, stats, kernel_prior(family).constants, log_weight, *out, memory
-
-
-def _joined(rows: Any, one: Any) -> Any:
-    return type(rows)(*(np.concatenate(parts) for parts in zip(rows, one, strict=True)))
 
 
 def _read_only(rows: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.families import AnyFamily, collapsed_log_marginal, join_gain, take
+from shoal.families import AnyFamily, collapsed_log_marginal, concatenated, join_gain, take
 from shoal.mixture.archive import Archive, archive_budget_bytes, chosen, longer, within_limits
 from shoal.mixture.join_candidates import gain_ceiling
 from shoal.mixture.joins import retire_rows
@@ -105,13 +105,13 @@ def return_gains(family: AnyFamily, state: MixtureState, archive: Archive, row: 
     if n_earlier == 0:
         return []
     own, others = take(state.stats, slice(row, row + 1)), take(archive.stats, slice(n_earlier))
-    both = _stacked(own, others)
+    both = concatenated(own, others)
     if _return_ceiling(family, state, both) <= LEAST_GAIN:
         return []
     places = family.positions(both)
     far = np.square(places[1:] - places[0]).sum(axis=1)
     near = np.sort(np.argsort(far, kind="stable")[:_NEAREST])
-    both = _stacked(own, take(others, near))
+    both = concatenated(own, take(others, near))
     j = 1 + np.arange(near.size)
     gain = join_gain(family, both, np.zeros_like(j), j, collapsed_log_marginal)
     return [(int(entry), float(g)) for entry, g in zip(near, gain, strict=True)]
@@ -155,8 +155,3 @@ def _renamed_inplace(
     left = np.ones(len(archive.ids), dtype=np.bool_)
     left[entries] = False
     return state._replace(archive=chosen(archive, left)), events
-
-
-def _stacked(a: Any, b: Any) -> Any:
-    """The rows of both statistics."""
-    return type(a)(*(np.concatenate(fields) for fields in zip(a, b, strict=True)))

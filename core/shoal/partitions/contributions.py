@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shoal.families import AnyFamily, scale_inplace, take
+from shoal.families import AnyFamily, concatenated, scale_inplace, take
 from shoal.families.predictive_cache import empty_cache
 from shoal.mixture import (
     Clock,
@@ -166,7 +166,7 @@ def summed_stats(family: AnyFamily, base: PartitionState, partitions: tuple[Part
     for partition in partitions[1:]:
         total = family.subtract(family.add(total, take(partition.stats, common)), own)
     born = [take(partition.stats, slice(base.n_components, partition.n_components)) for partition in partitions]
-    return type(total)(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
+    return concatenated(total, *born)
 
 
 def _summed_pairs(base: PartitionState, partitions: tuple[PartitionState, ...]) -> Array:
@@ -213,8 +213,8 @@ def _summed_monitor(base: PartitionState, partitions: tuple[PartitionState, ...]
         total = MisfitMonitor(
             total.settled_at, *(np.where(began, new, old) for new, old in zip(mine[1:], total[1:], strict=True))
         )
-    born: list[Any] = [_watched(partition, n, partition.n_components) for partition in partitions]
-    return MisfitMonitor(*(np.concatenate(fields) for fields in zip(total, *born, strict=True)))
+    born = [_watched(partition, n, partition.n_components) for partition in partitions]
+    return concatenated(total, *born)
 
 
 def _watched(partition: PartitionState, start: int, stop: int) -> MisfitMonitor:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from shoal.families import AnyFamily, join_gain, take
+from shoal.families import AnyFamily, concatenated, join_gain, take
 from shoal.families.capabilities import is_refitted, log_left_out, refitted, working_rows
 from shoal.families.predictive_cache import refresh
 from shoal.families.prior_choices import restated
@@ -258,7 +258,7 @@ def _best_partners(problem: Problem, solution: Solution, rows: IntArray) -> IntA
     """(R,) the component of the solution with which each live component of `rows` has the largest join gain."""
     family, t = solution.family, len(solution.stats[0])
     live = restated(family, take(problem.live, rows), problem.family)
-    stats = type(live)(*(np.concatenate(fields) for fields in zip(solution.stats, live, strict=True)))
+    stats = concatenated(solution.stats, live)
     old, new = np.repeat(t + np.arange(rows.size), t), np.tile(np.arange(t), rows.size)
     return np.asarray(join_gain(family, stats, old, new).reshape(rows.size, t).argmax(axis=1))
 

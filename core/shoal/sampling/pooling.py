@@ -10,8 +10,8 @@ import hashlib
 
 import numpy as np
 
-from shoal.families import AnyFamily
-from shoal.mixture import BatchFit, block_stats, blocks_of, stacked_stats
+from shoal.families import AnyFamily, concatenated
+from shoal.mixture import BatchFit, block_stats, blocks_of
 from shoal.points.arrays import Array, IntArray
 
 POOL_BYTES = 1 << 28
@@ -33,7 +33,7 @@ def pool_samples(family: AnyFamily, x: Array, fit: BatchFit) -> BatchFit:
             weight[key] = weight.get(key, 0.0) + float(shares[k])
             members.setdefault(key, rows)
     order = sorted(members, key=lambda key: -members[key].size)
-    stats = stacked_stats(family, [block_stats(family, x, members[key]) for key in order])
+    stats = concatenated(*(block_stats(family, x, members[key]) for key in order))
     share = np.array([weight[key] for key in order]) / len(samples)
     with np.errstate(divide="ignore"):  # where every stick of every sample holds a point
         log_new_weight = float(np.log(fit.extra["new_weight"][chosen].mean()))

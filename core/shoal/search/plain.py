@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.points.arrays import Array, IntArray
 from shoal.points.rows import Points
 from shoal.search.caps import log_caps
@@ -67,7 +67,7 @@ class AdmissibleScore(Score):
         n_old, n_left = len(stats[0]), x.shape[0] - n
         if n_left == 0:
             return np.zeros(len(grown[0]))
-        rows = _stack(stats, grown, family.empty_stats(1))
+        rows = concatenated(stats, grown, family.empty_stats(1))
         value = log_caps(family, rows, x[n:], np.arange(n_left, dtype=np.float64))
         value[0] = family.log_predictive(family.posterior(rows), x[n : n + 1])[0]
         old, after, empty = value[:, :n_old], value[:, n_old:-1], value[:, -1]
@@ -119,7 +119,7 @@ def _children(
     """The hypotheses with one more point, each with its score."""
     n, k = len(here.labels), len(here.stats[0])
     point = x[n : n + 1]
-    rows = _stack(here.stats, family.empty_stats(1))
+    rows = concatenated(here.stats, family.empty_stats(1))
     log_p = family.log_predictive(family.posterior(rows), point)[0]
     log_p += np.append(np.log(here.stats[0]), log_concentration)
     grown = family.add(rows, family.suffstats(point, np.ones((1, k + 1))))
@@ -129,12 +129,7 @@ def _children(
     for j in range(k + 1):
         log_joint = here.log_joint + float(log_p[j])
         completion = best_completion(n_left, max(largest, int(grown[0][j])), log_concentration)
-        stats = _stack(take(here.stats, slice(0, j)), take(grown, [j]), take(here.stats, slice(j + 1, None)))
+        stats = concatenated(take(here.stats, slice(0, j)), take(grown, [j]), take(here.stats, slice(j + 1, None)))
         child = Hypothesis(log_joint, (*here.labels, j), stats)
         children.append((log_joint + completion + float(rest[j]), child))
     return children
-
-
-def _stack(*parts: Any) -> Any:
-    """Rows of statistics, one below the other."""
-    return type(parts[0])(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))

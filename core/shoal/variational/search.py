@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shoal.families import AnyFamily
+from shoal.families import AnyFamily, concatenated, take
 from shoal.families.natural_statistics import Origin, natural_gain, seen_from
 from shoal.inference import Model as SearchModel
 from shoal.inference import PastStats, Search, SweepStart, WindowData, no_past, swept_from
@@ -89,9 +89,9 @@ def past_in_order(model: Model, past_row: IntArray) -> PastStats:
     if past.mass.size == 0:
         return no_past(family, past_row.size)
     has = past_row >= 0
-    both = (np.concatenate(fields)[past_row] for fields in zip(past.stats, family.empty_stats(1), strict=True))
+    stats = take(concatenated(past.stats, family.empty_stats(1)), past_row)
     pairs = np.where(has[:, None] & has, past.pairs[np.ix_(past_row, past_row)], 0.0)
-    return PastStats(type(past.stats)(*both), pairs, past.entropy, past.share[past_row] * has[:, None])
+    return PastStats(stats, pairs, past.entropy, past.share[past_row] * has[:, None])
 
 
 def _searched(

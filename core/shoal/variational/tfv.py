@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import entr, logsumexp
 
 from shoal.errors import NoPointsError
-from shoal.families import AnyFamily, log_marginal, take
+from shoal.families import AnyFamily, concatenated, log_marginal, take
 from shoal.kernels.distances import row_blocks
 from shoal.mixture import BatchFit, Progress, ProgressCallback, by_mass, component_stats
 from shoal.points.arrays import Array, IntArray
@@ -66,7 +66,7 @@ class Globals:
         """Set the statistics, in decreasing mass, and the predictive densities under them."""
         self.stats = take(stats, np.argsort(-stats[0], kind="stable"))
         self.log_weight = log_stick_weights(self.stats[0], self.concentration)
-        with_prior = _stack(self.stats, self.family.empty_stats(1))
+        with_prior = concatenated(self.stats, self.family.empty_stats(1))
         self.predictive = self.family.predictive(self.family.posterior(with_prior))
 
     def log_joint(self, x: Points) -> Array:
@@ -80,7 +80,7 @@ class Globals:
         seen = self.family.empty_stats(n_labels)
         for field, rows in zip(seen, component_stats(self.family, batch, compact), strict=True):
             field[used] = rows
-        old = _stack(self.stats, self.family.empty_stats(n_labels - len(self.stats[0])))
+        old = concatenated(self.stats, self.family.empty_stats(n_labels - len(self.stats[0])))
         towards = self.family.scale(seen, step * n_points / labels.size)
         self.place(self.family.add(self.family.scale(old, 1.0 - step), towards))
 
@@ -155,7 +155,7 @@ def seat(family: AnyFamily, concentration: float, x: Points, rng: np.random.Gene
         k = min(int(np.searchsorted(heights, rng.random() * heights[-1], side="right")), len(heights) - 1)
         joined = family.add(take(stats, [k]), family.suffstats(point, np.ones((1, 1))))
         if k == len(heights) - 1:
-            stats = _stack(take(stats, slice(0, k)), joined, family.empty_stats(1))
+            stats = concatenated(take(stats, slice(0, k)), joined, family.empty_stats(1))
         else:
             for field, row in zip(stats, joined, strict=True):
                 field[k] = row[0]
@@ -218,8 +218,3 @@ def _as_fit(
         extra={"step_size": np.array(step)},
     )
     return by_mass(fit)
-
-
-def _stack(*parts: Any) -> Any:
-    """Rows of statistics, one below the other."""
-    return type(parts[0])(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import entr
 
 from shoal.errors import NoPointsError, SettingError, ShapeError
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.families.capabilities import fitted_suffstats, suffstats_given
 from shoal.families.derived import log_marginal
 from shoal.inference import entropy_below, locations_of
@@ -215,8 +215,7 @@ def run_rounds(run: Run, rules: Rules) -> None:
 
 def padded(family: AnyFamily, stats: Any, n_components: int) -> Any:
     """Statistics with empty rows after their own, up to `n_components`."""
-    empty = family.empty_stats(n_components - len(stats[0]))
-    return type(stats)(*(np.concatenate([a, b]) for a, b in zip(stats, empty, strict=True)))
+    return concatenated(stats, family.empty_stats(n_components - len(stats[0])))
 
 
 def row_slices(n_rows: int, n_columns: int) -> list[slice]:

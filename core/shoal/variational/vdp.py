@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import SettingError, ShapeError
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.families.capabilities import has_latent_variables
 from shoal.families.natural_statistics import origin_for
 from shoal.inference import past_of, stick_prior
@@ -105,7 +105,7 @@ def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, A
     share = run.model.past.share[state.past_row] * has[:, None]
     empty, parts = family.empty_stats(1), [take(past.stats, [i]) for i in range(len(past.stats[0]))]
     rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in share]
-    stats = type(empty)(*(np.concatenate(fields) for fields in zip(*rows, strict=True)))
+    stats = concatenated(*rows)
     return np.asarray(share.argmax(axis=0), dtype=np.int64), stats
 
 
