@@ -21,6 +21,7 @@ from shoal.families.bernoulli.types import (
 )
 from shoal.families.counts import BetaFamily, BetaParams, in_columns, linear_scores, mean_log_rises, weighted_sums
 from shoal.families.feature_contrast import other_rates
+from shoal.families.gamma_draws import log_beta_draws
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
@@ -141,12 +142,8 @@ class BetaBernoulli(BetaFamily, Hyperparameters):
         return covariance
 
     def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> BernoulliDraw:
-        """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
-        one, zero = (
-            np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)
-        )
-        both = np.logaddexp(one, zero)
-        return BernoulliDraw(one - both, zero - both)
+        """Logs of both probabilities."""
+        return BernoulliDraw(*log_beta_draws(params.a, params.b, rng))
 
     def sample_points(self, parameters: BernoulliDraw, n: int, rng: np.random.Generator) -> Array:
         """n points of each component (K, n, D)."""

@@ -26,6 +26,7 @@ from shoal.families.categorical.types import (
 )
 from shoal.families.counts import AdditiveFamily
 from shoal.families.feature_contrast import FeatureValues, higher_rates
+from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.hyperparameters import Hyperparameters, as_positive_vector, as_real
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
@@ -195,8 +196,7 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
 
     def sample_parameters(self, params: CategoricalParams, rng: np.random.Generator) -> CategoricalDraw:
         """Log probabilities, by gamma variables in logs: small pseudo counts give probabilities below any float."""
-        b = params.pseudo_counts
-        log_gamma = np.log(rng.standard_gamma(b + 1.0)) + np.log(rng.random(b.shape)) / b
+        log_gamma = log_gamma_draws(params.pseudo_counts, rng)
         top = np.maximum.reduceat(log_gamma, self.start[:-1], axis=1)[:, self._feature]
         return CategoricalDraw(log_gamma - top - np.log(self._sums(np.exp(log_gamma - top)))[:, self._feature])
 

@@ -36,6 +36,7 @@ from shoal.families.dirichlet.types import (
     DirichletStats,
 )
 from shoal.families.feature_contrast import other_parts
+from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.hyperparameters import Hyperparameters, as_positive, as_pseudo_counts
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import LEAST_MASS, Choice, choice_near
@@ -288,7 +289,7 @@ class DirichletObservations(AdditiveFamily, Hyperparameters):
     def sample_points(self, parameters: DirichletDraw, n: int, rng: np.random.Generator) -> Array:
         """n points of each component (K, n, D), by gamma variables in logs: small alpha give shares below any float."""
         alpha = np.broadcast_to(parameters.alpha[:, None, :], (len(parameters.alpha), n, self.n_features))
-        logs = np.log(rng.standard_gamma(alpha + 1.0)) + np.log(rng.random(alpha.shape)) / alpha
+        logs = log_gamma_draws(alpha, rng)
         share = np.exp(logs - logs.max(axis=2, keepdims=True))
         return np.asarray(share / share.sum(axis=2, keepdims=True))
 

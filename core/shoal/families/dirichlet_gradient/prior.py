@@ -32,6 +32,7 @@ from shoal.families.dirichlet_gradient.proportion_integral import (
 )
 from shoal.families.estimated import STEP_FIELDS, EstimatedFamily, EstimateStats, StepRule, checked_step
 from shoal.families.feature_contrast import other_parts
+from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.hyperparameters import as_positive, as_pseudo_counts
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import PROPORTIONS, Domain
@@ -166,7 +167,7 @@ class DirichletByGradient(EstimatedFamily):
     def draw_prior(self, n: int, rng: np.random.Generator) -> Array:
         """n draws of log theta (n, D), by gamma variables in logs: small counts give shares below any float."""
         c = np.broadcast_to(self.pseudo_counts, (n, self.n_features))
-        log_gamma = np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c
+        log_gamma = log_gamma_draws(c, rng)
         return np.asarray(log_softmax(log_gamma, axis=1))
 
     def log_new(self, x: Array) -> Array:

@@ -27,6 +27,7 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.feature_contrast import higher_rates
+from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.multinomial.types import (
     MultinomialCache,
@@ -192,8 +193,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
 
     def sample_parameters(self, params: MultinomialParams, rng: np.random.Generator) -> MultinomialDraw:
         """Log probabilities, by gamma variables in logs: small pseudo counts give probabilities below any float."""
-        b = params.pseudo_counts
-        log_gamma = np.log(rng.standard_gamma(b + 1.0)) + np.log(rng.random(b.shape)) / b
+        log_gamma = log_gamma_draws(params.pseudo_counts, rng)
         top = log_gamma.max(axis=1, keepdims=True)
         return MultinomialDraw(log_gamma - top - np.log(np.exp(log_gamma - top).sum(axis=1, keepdims=True)))
 

@@ -29,6 +29,7 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.feature_contrast import higher_rates
+from shoal.families.gamma_draws import log_beta_draws
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.negative_binomial.types import (
@@ -175,12 +176,8 @@ class BetaNegativeBinomial(BetaFamily, Hyperparameters):
         return covariance
 
     def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> NegativeBinomialDraw:
-        """Logs of both probabilities, by gamma variables in logs: neither rounds to that of 0."""
-        success, failure = (
-            np.log(rng.standard_gamma(c + 1.0)) + np.log(rng.random(c.shape)) / c for c in (params.a, params.b)
-        )
-        both = np.logaddexp(success, failure)
-        return NegativeBinomialDraw(success - both, failure - both)
+        """Logs of both probabilities."""
+        return NegativeBinomialDraw(*log_beta_draws(params.a, params.b, rng))
 
     def sample_points(self, parameters: NegativeBinomialDraw, n: int, rng: np.random.Generator) -> Array:
         """n points of each component (K, n, D): Poisson counts of gamma intensities."""

@@ -26,6 +26,7 @@ from shoal.families.counts import (
     weighted_sums,
 )
 from shoal.families.feature_contrast import higher_rates
+from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.holes import observed_and_filled
 from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
@@ -188,10 +189,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
 
     def sample_parameters(self, params: PoissonParams, rng: np.random.Generator) -> PoissonDraw:
         """Log intensities: small shapes give intensities below any float."""
-        log_gamma = (
-            np.log(rng.standard_gamma(params.shape + 1.0)) + np.log(rng.random(params.shape.shape)) / params.shape
-        )
-        return PoissonDraw(log_gamma - np.log(params.rate))
+        return PoissonDraw(log_gamma_draws(params.shape, rng) - np.log(params.rate))
 
     def sample_points(self, parameters: PoissonDraw, n: int, rng: np.random.Generator) -> Array:
         """n points of each component (K, n, D)."""
