@@ -105,6 +105,14 @@ def outer(vectors: Array) -> Array:
     return product
 
 
+def diagonal_matrices(diagonals: Array) -> Array:
+    """The diagonal matrix of each row (K, D): (K, D, D)."""
+    k, d = diagonals.shape
+    matrices = np.zeros((k, d, d))
+    matrices[:, np.arange(d), np.arange(d)] = diagonals
+    return matrices
+
+
 def multivariate_gammaln(a: Array, n_features: int) -> Array:
     """log Gamma_D(a) elementwise (K,); SciPy's takes a scalar dimension but checks and sums one value at a time."""
     steps = 0.5 * np.arange(n_features)

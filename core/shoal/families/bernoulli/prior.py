@@ -27,7 +27,7 @@ from shoal.families.hyperparameters import Hyperparameters, as_positive_features
 from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.kernels.linalg import log_gamma_ratio
+from shoal.kernels.linalg import diagonal_matrices, log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.domains import BINARY, Domain
 from shoal.points.rows import Points, SparseRows
@@ -136,10 +136,7 @@ class BetaBernoulli(BetaFamily, Hyperparameters):
 
     def predictive_covariance(self, params: BetaParams) -> Array:
         """(K, D, D), diagonal."""
-        d = self.n_features
-        covariance = np.zeros((len(params.a), d, d))
-        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
-        return covariance
+        return diagonal_matrices(self.predictive_variance(params))
 
     def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> BernoulliDraw:
         """Logs of both probabilities."""

@@ -30,6 +30,7 @@ from shoal.families.gamma_draws import log_gamma_draws
 from shoal.families.hyperparameters import Hyperparameters, as_positive_vector, as_real
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.kernels.linalg import diagonal_matrices
 from shoal.points.arrays import Array, IntArray
 from shoal.points.domains import LEVELS, Domain
 from shoal.points.rows import SparseRows
@@ -189,10 +190,7 @@ class DirichletCategorical(AdditiveFamily, Hyperparameters):
 
     def predictive_covariance(self, params: CategoricalParams) -> Array:
         """(K, D, D), diagonal."""
-        d = self.n_features
-        covariance = np.zeros((len(params.pseudo_counts), d, d))
-        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
-        return covariance
+        return diagonal_matrices(self.predictive_variance(params))
 
     def sample_parameters(self, params: CategoricalParams, rng: np.random.Generator) -> CategoricalDraw:
         """Log probabilities, by gamma variables in logs: small pseudo counts give probabilities below any float."""

@@ -40,7 +40,7 @@ from shoal.families.negative_binomial.types import (
 )
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
-from shoal.kernels.linalg import log_gamma_ratio
+from shoal.kernels.linalg import diagonal_matrices, log_gamma_ratio
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 
@@ -170,10 +170,7 @@ class BetaNegativeBinomial(BetaFamily, Hyperparameters):
 
     def predictive_covariance(self, params: BetaParams) -> Array:
         """(K, D, D), diagonal."""
-        d = self.n_features
-        covariance = np.zeros((len(params.a), d, d))
-        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
-        return covariance
+        return diagonal_matrices(self.predictive_variance(params))
 
     def sample_parameters(self, params: BetaParams, rng: np.random.Generator) -> NegativeBinomialDraw:
         """Logs of both probabilities."""

@@ -33,6 +33,7 @@ from shoal.families.natural_statistics import Origin, ShiftedRows, Statistics
 from shoal.families.poisson.types import PoissonCache, PoissonDraw, PoissonParams, PoissonPredictive, PoissonStats
 from shoal.families.portable import Portable
 from shoal.families.prior_choices import ROWS_WORTH, Choice, choice_near
+from shoal.kernels.linalg import diagonal_matrices
 from shoal.points.arrays import Array
 from shoal.points.rows import Points, SparseRows
 
@@ -182,10 +183,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
 
     def predictive_covariance(self, params: PoissonParams) -> Array:
         """(K, D, D), diagonal."""
-        d = self.n_features
-        covariance = np.zeros((len(params.shape), d, d))
-        covariance[:, np.arange(d), np.arange(d)] = self.predictive_variance(params)
-        return covariance
+        return diagonal_matrices(self.predictive_variance(params))
 
     def sample_parameters(self, params: PoissonParams, rng: np.random.Generator) -> PoissonDraw:
         """Log intensities: small shapes give intensities below any float."""
