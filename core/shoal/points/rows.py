@@ -45,6 +45,10 @@ class SparseRows(csr_array):
             rows.eliminate_zeros()
         return rows
 
+    def with_values(self, values: Array) -> "SparseRows":
+        """The rows with other values (E,) of their E elements; the places of the elements are shared."""
+        return SparseRows((values, self.indices, self.indptr), shape=self.shape)
+
 
 Points: TypeAlias = Array | SparseRows
 """Rows (N, D): a table, or compressed where the family's domain says so."""

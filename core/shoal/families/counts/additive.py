@@ -101,7 +101,7 @@ def row_sums(x: Points) -> Array:
 def log_factorial_sums(x: Points) -> Array:
     """(N,) sum over each row's elements of log x!."""
     rows = SparseRows.of(x)
-    logs = SparseRows((gammaln(rows.data + 1.0), rows.indices, rows.indptr), shape=rows.shape)
+    logs = rows.with_values(gammaln(rows.data + 1.0))
     return np.asarray(logs.sum(axis=1))
 
 

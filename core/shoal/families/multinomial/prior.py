@@ -217,7 +217,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         """Square roots of each row's term frequencies; an empty document is at zero."""
         rows = SparseRows.of(x)
         lengths = np.repeat(row_sums(rows), np.diff(rows.indptr))
-        return SparseRows((np.sqrt(rows.data / lengths), rows.indices, rows.indptr), shape=rows.shape)
+        return rows.with_values(np.sqrt(rows.data / lengths))
 
     def cache_of(self, stats: MultinomialStats) -> MultinomialCache:
         """The predictive cache of statistics, row by row."""
@@ -247,7 +247,7 @@ class DirichletMultinomial(AdditiveFamily, Hyperparameters):
         lengths = np.asarray(rows.sum(axis=1))
         logs = xlogy(rows.data, rows.data) - gammaln(rows.data + 1.0)
         best = gammaln(lengths + 1.0) - xlogy(lengths, lengths)
-        best += np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        best += np.asarray(rows.with_values(logs).sum(axis=1))
         return np.repeat(best[:, None], len(stats.mass), axis=1)
 
 

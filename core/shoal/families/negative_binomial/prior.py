@@ -116,7 +116,7 @@ class BetaNegativeBinomial(BetaFamily, Hyperparameters):
         """log h(x) (N,): the sum of log coefficients of each row."""
         rows = SparseRows.of(x)
         logs = log_rise_over_factorial(self.dispersion[rows.indices], rows.data)
-        return np.asarray(SparseRows((logs, rows.indices, rows.indptr), shape=rows.shape).sum(axis=1))
+        return np.asarray(rows.with_values(logs).sum(axis=1))
 
     def expected_log_likelihood(self, params: BetaParams, x: Points) -> Array:
         """E_q[log p(x | theta)] (N, K)."""
@@ -195,7 +195,7 @@ class BetaNegativeBinomial(BetaFamily, Hyperparameters):
         """2 arsinh sqrt(x), as for a dispersion of one: of nearly equal variance whatever the mean."""
         rows = SparseRows.of(x)
         values = BetaNegativeBinomial._stabilised(rows.data, 1.0)
-        return SparseRows((values, rows.indices, rows.indptr), shape=rows.shape)
+        return rows.with_values(values)
 
     @staticmethod
     def _stabilised(mean: Array, dispersion: Array | float) -> Array:
@@ -222,7 +222,7 @@ class BetaNegativeBinomial(BetaFamily, Hyperparameters):
         rows = SparseRows.of(x)
         r, n = self.dispersion[rows.indices], rows.data
         logs = xlogy(r, r / (r + n)) + xlogy(n, n / (r + n)) + gammaln(r + n) - gammaln(r) - gammaln(n + 1.0)
-        best = np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        best = np.asarray(rows.with_values(logs).sum(axis=1))
         return np.repeat(best[:, None], len(stats.mass), axis=1)
 
     def cache_of(self, stats: NegativeBinomialStats) -> NegativeBinomialCache:

@@ -204,7 +204,7 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
     def coordinates(x: Points) -> Points:
         """2 sqrt(x): of nearly equal variance whatever the intensity."""
         rows = SparseRows.of(x)
-        return SparseRows((2.0 * np.sqrt(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+        return rows.with_values(2.0 * np.sqrt(rows.data))
 
     def cache_of(self, stats: PoissonStats) -> PoissonCache:
         """The predictive cache of statistics, row by row."""
@@ -256,5 +256,5 @@ class GammaPoisson(AdditiveFamily, Hyperparameters):
         """The probability at the rate x, feature by feature; one where x is zero."""
         rows = SparseRows.of(x)
         logs = xlogy(rows.data, rows.data) - rows.data - gammaln(rows.data + 1.0)
-        best = np.asarray(SparseRows((logs, rows.indices, rows.indptr), rows.shape).sum(axis=1))
+        best = np.asarray(rows.with_values(logs).sum(axis=1))
         return np.repeat(best[:, None], len(stats.mass), axis=1)
