@@ -29,7 +29,7 @@ from shoal.inference.label_terms import (
     stick_posterior,
     stick_prior,
 )
-from shoal.inference.past import PastStats, entropy_below, no_past, past_of, stats_by_share
+from shoal.inference.past import PastStats, entropy_below, no_past, past_of, stats_by_share, summed_shares
 from shoal.inference.restart import Found, best_found
 from shoal.inference.search import Search
 from shoal.inference.split_limits import LIMITS
@@ -87,6 +87,7 @@ __all__ = [
     "stick_divergence",
     "stick_posterior",
     "stick_prior",
+    "summed_shares",
     "swept",
     "swept_from",
     "units_of",

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import xlogy
 
 from shoal.families import AnyFamily, concatenated, take
-from shoal.mixture import Past
+from shoal.mixture import Past, mixing_entropy
 from shoal.points.arrays import Array, IntArray
 
 
@@ -127,16 +127,15 @@ def stats_by_share(family: AnyFamily, past: PastStats, given: Past) -> tuple[Any
     """
     if np.all((past.share == 0.0) | (past.share == 1.0)) and np.all(past.share.sum(axis=1) == 1.0):
         return take(given.stats, past.share.argmax(axis=1)), np.asarray(past.share.argmax(axis=0), dtype=np.int64)
-    parts = [take(given.stats, [i]) for i in range(len(given.stats[0]))]
-    empty = family.empty_stats(1)
-    rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in past.share]
-    stats = concatenated(*rows)
-    return stats, np.asarray(past.share.argmax(axis=0), dtype=np.int64)
+    return summed_shares(family, given.stats, past.share), np.asarray(past.share.argmax(axis=0), dtype=np.int64)
 
 
-def mixing_entropy(u: float, v: Array) -> Array:
-    """(u + v) log(u + v) - u log u - v log v, >= 0: the most that the pair entropy of masses u and v (T,) can be."""
-    return np.asarray(np.maximum(xlogy(u + v, u + v) - xlogy(u, u) - xlogy(v, v), 0.0))
+def summed_shares(family: AnyFamily, stats: Any, share: Array) -> Any:
+    """Statistics (T rows), each the sum of shares (T, T0) of the rows of `stats` (T0 rows)."""
+    parts, empty = [take(stats, [i]) for i in range(len(stats[0]))], family.empty_stats(1)
+    return concatenated(
+        *(reduce(family.add, (family.scale(parts[i], own[i]) for i in np.flatnonzero(own)), empty) for own in share)
+    )
 
 
 def binary_entropy(p: float) -> float:

@@ -26,7 +26,7 @@ from shoal.mixture.clock import (
 from shoal.mixture.container import pack_arrays, unpack_arrays
 from shoal.mixture.distinguishing_features import MOST_TELLING, Moments, TellingFeature, telling_features
 from shoal.mixture.join_candidates import candidate_pairs, ceiling_call
-from shoal.mixture.joins import prune_inplace, retire_rows, spared
+from shoal.mixture.joins import mixing_entropy, prune_inplace, retire_rows, spared
 from shoal.mixture.lineage import (
     Event,
     EventKind,
@@ -197,6 +197,7 @@ __all__ = [
     "merge_by_bound_inplace",
     "merge_gain",
     "merge_pairs_inplace",
+    "mixing_entropy",
     "named_rows",
     "new_clock",
     "next_capacity",

@@ -90,7 +90,7 @@ def join_pairs_inplace(pairs: Array, rule: PairRule, mass: Array, survivor: int,
     if rule == "none":
         return
     if rule == "entropy":
-        ceiling = _mass_entropy(mass[survivor], mass)
+        ceiling = mixing_entropy(mass[survivor], mass)
         joined = np.minimum(pairs[survivor] + pairs[absorbed], ceiling)
     else:
         joined = np.maximum(pairs[survivor], pairs[absorbed])
@@ -99,8 +99,8 @@ def join_pairs_inplace(pairs: Array, rule: PairRule, mass: Array, survivor: int,
     pairs[absorbed] = pairs[:, absorbed] = 0.0
 
 
-def _mass_entropy(u: float, v: Array) -> Array:
-    """h(u, v), v (C,): an upper bound on E between components of these masses; >= 0 despite rounding."""
+def mixing_entropy(u: float, v: Array) -> Array:
+    """h(u, v), v (C,): an upper bound on E between components of these masses, nats; >= 0 despite rounding."""
     return np.asarray(np.maximum(xlogy(u + v, u + v) - xlogy(u, u) - xlogy(v, v), 0.0))
 
 

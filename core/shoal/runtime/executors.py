@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from shoal.errors import SettingError, WorkersLostError
 from shoal.runtime.blas import one_blas_thread, pin_blas
+from shoal.runtime.threads import n_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -86,7 +87,7 @@ class Processes:
     @contextmanager
     def started(self) -> Iterator[Pool]:
         """See `Executor`."""
-        pool = _ProcessPool(self.workers or _cores())
+        pool = _ProcessPool(self.workers or n_cores())
         try:
             yield pool
         finally:
@@ -286,11 +287,6 @@ def _end_with(parent: Any) -> None:
     """End when the parent has ended: a pool's worker would wait for tasks for ever."""
     parent.join()
     os._exit(1)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_workers(workers: Any) -> None:

@@ -3,16 +3,15 @@
 Every point has responsibilities of its own; the tree-based engine is `fast_vdp`.
 """
 
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import SettingError, ShapeError
-from shoal.families import AnyFamily, concatenated, take
+from shoal.families import AnyFamily
 from shoal.families.capabilities import has_latent_variables
 from shoal.families.natural_statistics import origin_for
-from shoal.inference import past_of, stick_prior
+from shoal.inference import past_of, stick_prior, summed_shares
 from shoal.mixture import BatchFit, Past, ProgressCallback
 from shoal.points.arrays import Array, IntArray
 from shoal.variational.cells import Cells, cells_of_points
@@ -101,11 +100,8 @@ def fit_of(run: Run, cells: Cells, state: State, resp: Array, past: Past | None,
 
 def _past_of_components(run: Run, state: State, past: Past) -> tuple[IntArray, Any]:
     """(T0,) the component that has each row of the past, or its larger share; and the past of each component."""
-    family, has = run.model.family, state.past_row >= 0
-    share = run.model.past.share[state.past_row] * has[:, None]
-    empty, parts = family.empty_stats(1), [take(past.stats, [i]) for i in range(len(past.stats[0]))]
-    rows = [reduce(family.add, (family.scale(parts[i], s[i]) for i in np.flatnonzero(s)), empty) for s in share]
-    stats = concatenated(*rows)
+    share = run.model.past.share[state.past_row] * (state.past_row >= 0)[:, None]
+    stats = summed_shares(run.model.family, past.stats, share)
     return np.asarray(share.argmax(axis=0), dtype=np.int64), stats
 
 
