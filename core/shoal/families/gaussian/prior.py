@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shoal.families.base import RowsT, contiguous, take
+from shoal.families.base import AnyFamily, RowsT, contiguous, take
 from shoal.families.capabilities import QuadraticForm, SplitPrior
 from shoal.families.covariance_prior import CovariancePrior, maximised
 from shoal.families.gaussian.types import (
@@ -44,7 +44,7 @@ from shoal.points.rows import Points
 FACTOR_BLOCK = 1 << 22
 """Elements of the Cholesky factors held at once: 32 MiB."""
 LOG_2PI, _LOG_PI = float(np.log(2 * np.pi)), float(np.log(np.pi))
-_LEAST_REST = 1e-12
+LEAST_REST = 1e-12
 """Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
 MOST_PRODUCTS, MOST_FACTORS = 1 << 18, 1 << 22
 """Elements of the matrices of all pairs, and K D^3, up to which the kernel for joins is quicker than NumPy."""
@@ -246,10 +246,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
 
     def log_predictive(self, params: GaussianParams, x: Array) -> Array:
         """log density (N, K), with the factors of 32 MiB of components at a time."""
-        out = np.empty((x.shape[0], params.dof.size))
-        for rows in row_blocks(params.dof.size, self.n_features**2, FACTOR_BLOCK):
-            out[:, rows] = self.log_predictive_from(self.predictive(take(params, rows)), x)
-        return out
+        return log_predictive_in_blocks(self, params, x)
 
     def predictive_mean(self, params: GaussianParams) -> Array:
         """(K, D); NaN for a dof of at most D, where the t has no mean."""
@@ -370,7 +367,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
         strength, dof = params.mean_strength[0] - share, params.dof[0] - share
         away = params.mean_strength[0] / strength
         square = whitened_quadratic(x, params.mean, linalg.inverse_lower(factor))[:, 0]
-        rest = np.maximum(1.0 - away * share * square, _LEAST_REST)
+        rest = np.maximum(1.0 - away * share * square, LEAST_REST)
         shrink = strength / (strength + 1.0)
         constant = linalg.log_gamma_ratio((dof + 1.0 - d) / 2.0, d / 2.0) + 0.5 * d * np.log(shrink / np.pi)
         log_det = linalg.log_determinant(factor)[0] + np.log(rest)
@@ -500,9 +497,7 @@ class NormalInverseWishart(LocatedFamily, Hyperparameters):
 
     def cache_scales(self, cache: GaussianCache) -> CacheScales:
         """The least deviation from the largest element of the inverse factor, which has to be triangular."""
-        largest = np.abs(cache.root).reshape(len(cache.root), -1).max(axis=1)
-        upright = (np.triu(cache.root, 1) == 0).all() & (np.diagonal(cache.root, axis1=1, axis2=2) > 0)
-        return CacheScales(1.0 / (largest * np.sqrt(cache.dof)), 1.0, upright)
+        return scales_of_roots(cache.root, cache.dof)
 
     def kernel_constants(self) -> GaussianConstants:
         """The prior's own numbers."""
@@ -544,3 +539,18 @@ def _gamma_ratio(dof: float, d: int) -> Array:
 
 def _is_diagonal(matrix: Array) -> bool:
     return bool(np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal()))
+
+
+def log_predictive_in_blocks(family: AnyFamily, params: GaussianParams, x: Array) -> Array:
+    """`log_predictive` (N, K) of a family, with the factors of `FACTOR_BLOCK` elements of components at a time."""
+    out = np.empty((x.shape[0], params.dof.size))
+    for rows in row_blocks(params.dof.size, family.n_features**2, FACTOR_BLOCK):
+        out[:, rows] = family.log_predictive_from(family.predictive(take(params, rows)), x)
+    return out
+
+
+def scales_of_roots(root: Array, dof: Array) -> CacheScales:
+    """Scales of a cache with inverse factors `root` (K, D, D), which have to be triangular, and `dof` (K,)."""
+    largest = np.abs(root).reshape(len(root), -1).max(axis=1)
+    upright = (np.triu(root, 1) == 0).all() & (np.diagonal(root, axis1=1, axis2=2) > 0)
+    return CacheScales(1.0 / (largest * np.sqrt(dof)), 1.0, upright)

@@ -25,11 +25,14 @@ from scipy.special import gammaln, psi
 from shoal.families.base import RowsT, take
 from shoal.families.gaussian import (
     FACTOR_BLOCK,
+    LEAST_REST,
     GaussianParams,
     GaussianPredictive,
     GaussianStats,
     NormalInverseWishart,
     WithInnerGaussian,
+    log_predictive_in_blocks,
+    scales_of_roots,
 )
 from shoal.families.hyperparameters import Hyperparameters, as_positive
 from shoal.families.located import LocatedFamily
@@ -42,9 +45,6 @@ from shoal.families.student.types import StudentCache, StudentConstants, Student
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import row_blocks, whitened_quadratic
 from shoal.points.arrays import Array
-
-_LEAST_REST = 1e-12
-"""Least share of a scale matrix's determinant that is left without a point: rounding would leave nothing."""
 
 _LOG_2PI, _LOG_PI = float(np.log(2 * np.pi)), float(np.log(np.pi))
 
@@ -224,10 +224,7 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
 
     def log_predictive(self, params: GaussianParams, x: Array) -> Array:
         """log density (N, K), with the factors of 32 MiB of components at a time."""
-        out = np.empty((x.shape[0], params.dof.size))
-        for rows in row_blocks(params.dof.size, self.n_features**2, FACTOR_BLOCK):
-            out[:, rows] = self.log_predictive_from(self.predictive(take(params, rows)), x)
-        return out
+        return log_predictive_in_blocks(self, params, x)
 
     def predictive_mean(self, params: GaussianParams) -> Array:
         """(K, D)."""
@@ -328,7 +325,7 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
         weight = share * factor_given(self.degrees, self.n_features, expected).mean
         strength, dof = params.mean_strength[0] - weight, params.dof[0] - share
         away = params.mean_strength[0] / strength
-        rest = np.maximum(1.0 - away * weight * square, _LEAST_REST)
+        rest = np.maximum(1.0 - away * weight * square, LEAST_REST)
         log_det = linalg.log_determinant(factors)[0] + np.log(rest)
         power, width, log_norm = self.density_terms(strength, dof, log_det)
         return np.asarray(log_norm - power * np.log1p(width * away**2 * square / rest))
@@ -365,9 +362,7 @@ class MultivariateStudent(WithInnerGaussian, LocatedFamily, Hyperparameters):
 
     def cache_scales(self, cache: StudentCache) -> CacheScales:
         """The least deviation from the largest element of the inverse factor, which has to be triangular."""
-        largest = np.abs(cache.root).reshape(len(cache.root), -1).max(axis=1)
-        upright = (np.triu(cache.root, 1) == 0).all() & (np.diagonal(cache.root, axis1=1, axis2=2) > 0)
-        return CacheScales(1.0 / (largest * np.sqrt(cache.dof)), 1.0, upright)
+        return scales_of_roots(cache.root, cache.dof)
 
     def kernel_constants(self) -> StudentConstants:
         """The prior's own numbers, and those of q(u) that are the same for every point."""
