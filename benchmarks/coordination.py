@@ -58,7 +58,7 @@ from shoal.partitions import (
 )
 from shoal.runtime.blas import one_blas_thread
 from shoal.sequential import initial_state
-from shoal_service.store import EntryKind
+from shoal_service.store import EntryKind, NewEntry
 from shoal_service.store.redis import RedisStore
 from shoal_service.store.redis.connection import Command, Connections
 from shoal_service.store.redis.keys import registry_keys, stream_keys
@@ -863,7 +863,9 @@ def measured(fleet: Fleet, seconds: float) -> Row:
         def append(name: str, rows: int) -> None:
             x = means[rng.integers(3, size=rows)] + rng.normal(size=(rows, fleet.features))
             payload = to_log(Points(x))
-            store.append(name, incarnations[name], EntryKind.BATCH, payload, rows, budget_bytes=1 << 40).result()
+            store.append(
+                name, incarnations[name], NewEntry(EntryKind.BATCH, payload, rows), budget_bytes=1 << 40
+            ).result()
 
         def go_on() -> None:
             began = time.monotonic()

@@ -52,7 +52,7 @@ from shoal.runtime.executors import executor_of
 from shoal.sequential import compile_kernels, initial_state
 from shoal_service.logs import make_log
 from shoal_service.settings import Settings
-from shoal_service.store import EntryKind, SqliteStore
+from shoal_service.store import EntryKind, NewEntry, SqliteStore
 from shoal_service.streams.board import Board
 from shoal_service.streams.learner import Learner
 from shoal_service.wire import Points, to_log
@@ -236,7 +236,7 @@ def append(store: SqliteStore, x: np.ndarray, batch: int) -> None:
     for start in range(0, len(x), batch):
         rows = x[start : start + batch]
         payload = to_log(Points(rows))
-        appended.append(store.append("s", "1", EntryKind.BATCH, payload, len(rows), budget_bytes=1 << 40))
+        appended.append(store.append("s", "1", NewEntry(EntryKind.BATCH, payload, len(rows)), budget_bytes=1 << 40))
     for one in appended:
         one.result()
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import Checkpoint, EntryKind, SqliteStore
+from shoal_service.store import Checkpoint, EntryKind, NewEntry, SqliteStore
 from shoal_service.store.redis import RedisStore
 
 AnyStore = SqliteStore | RedisStore
@@ -71,7 +71,7 @@ def bare_disk(folder: Path, size: int, seconds: float) -> Figure:
 def append_until(store: AnyStore, payload: bytes, stop: threading.Event, took: list[float]) -> None:
     while not stop.is_set():
         start = time.perf_counter()
-        store.append("s", "i", EntryKind.BATCH, payload, 10, budget_bytes=PLENTY).result()
+        store.append("s", "i", NewEntry(EntryKind.BATCH, payload, 10), budget_bytes=PLENTY).result()
         took.append(time.perf_counter() - start)
 
 

@@ -65,8 +65,9 @@ class Witness:
     def saw(self, method: str, key: Key, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any) -> None:
         """Note one executed call. `arguments` follow name and incarnation."""
         if method == "append" and not answer.replayed:
-            kind, payload, n_points = arguments
-            self.entries.setdefault(key, []).append(Entry(answer.seq, answer.log_offset, n_points, kind, payload))
+            (new,) = arguments
+            entry = Entry(answer.seq, answer.log_offset, new.n_points, new.kind, new.payload)
+            self.entries.setdefault(key, []).append(entry)
         elif method == "put_blob":
             self.blobs[arguments[0]] = arguments[1]
         elif method in ("acquire_writer", "acquire_lease") and answer is not None:

@@ -24,7 +24,7 @@ from shoal_service.errors import IdempotencyMismatchError, SettingsMovedError, S
 from shoal_service.logs import make_log
 from shoal_service.refining import child
 from shoal_service.settings import Settings
-from shoal_service.store import EntryKind, IdempotencyKey
+from shoal_service.store import EntryKind, IdempotencyKey, NewEntry
 from shoal_service.streams import board, events, runtime
 from shoal_service.streams.learner import (
     applied_mark,
@@ -234,7 +234,7 @@ class Simulation:
             payload = to_log(Points(x, RecordFields(arrived, Texts.of(keys), times, None, None)))
             try:
                 answer = store.append(
-                    *KEY, EntryKind.BATCH, payload, len(x), budget_bytes=PLENTY, idempotency=idempotency
+                    *KEY, NewEntry(EntryKind.BATCH, payload, len(x), idempotency=idempotency), budget_bytes=PLENTY
                 ).result()
             except StoreUnavailableError:
                 if not repeat:
@@ -250,7 +250,9 @@ class Simulation:
             idempotency = IdempotencyKey(name, digest)
             try:
                 again = store.append(
-                    *KEY, EntryKind.BATCH, to_log(Points(x)), len(x), budget_bytes=PLENTY, idempotency=idempotency
+                    *KEY,
+                    NewEntry(EntryKind.BATCH, to_log(Points(x)), len(x), idempotency=idempotency),
+                    budget_bytes=PLENTY,
                 ).result()
             except IdempotencyMismatchError:
                 assert digest == b"another", f"a retry of {name} is taken for another batch"
@@ -312,7 +314,7 @@ class Simulation:
             return
         store: Any = ClientStore(self.shared, Process("admin"), Faults(latency_s=0.002))
         try:
-            store.append(*KEY, kind, payload, 0, budget_bytes=PLENTY, **options).result()
+            store.append(*KEY, NewEntry(kind, payload, **options), budget_bytes=PLENTY).result()
         except SettingsMovedError:
             return
 

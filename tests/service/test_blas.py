@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from harness.short_form import short_form
 from shoal.mixture import StreamSettings
 from shoal_service.blas import ONE_THREAD, pin_blas
-from shoal_service.store import EntryKind, SqliteStore
+from shoal_service.store import EntryKind, NewEntry, SqliteStore
 from shoal_service.wire import Points, to_log
 
 WATCH = """
@@ -53,7 +53,7 @@ def test_the_learners_first_entry_is_applied_with_one_blas_thread(tmp_path: Path
     incarnation, settings = str(uuid.uuid4()), StreamSettings(n_features=2).to_json().encode()
     store.create_stream("s", incarnation, settings, max_streams=1)
     payload = to_log(Points(np.random.default_rng(0).normal(size=(50, 2))))
-    store.append("s", incarnation, EntryKind.BATCH, payload, 50, budget_bytes=1 << 20).result(120)
+    store.append("s", incarnation, NewEntry(EntryKind.BATCH, payload, 50), budget_bytes=1 << 20).result(120)
     store.close()
     environment = {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
     paths = os.pathsep.join(path for path in sys.path if path)

@@ -87,8 +87,8 @@ def forget_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No idempotency key is known when it comes again."""
     append = log.append
 
-    def forgetful(tx: Any, *, request: Any, **rest: Any) -> Any:
-        return append(tx, request=request._replace(idempotency=None), **rest)
+    def forgetful(tx: Any, *, entry: Any, **rest: Any) -> Any:
+        return append(tx, entry=entry._replace(idempotency=None), **rest)
 
     monkeypatch.setattr(log, "append", forgetful)
 

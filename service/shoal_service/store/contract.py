@@ -114,6 +114,24 @@ class SourceStep(NamedTuple):
     """Of a configured source: `definition_digest` of its document, which must still be stored. None: no condition."""
 
 
+class NewEntry(NamedTuple):
+    """Entry to be appended, with all that is stored or checked in the same commit."""
+
+    kind: EntryKind
+    payload: bytes
+    n_points: int = 0
+    idempotency: IdempotencyKey | None = None
+    """Name of the request. A known one is answered as the first time, and nothing is appended."""
+    settings: bytes | None = None
+    """Settings that replace those of the record."""
+    expected_settings: bytes | None = None
+    """Settings that the record must hold. None: any."""
+    references: References | None = None
+    """What stays as long as the entry may be applied: a blob, and entries before this one."""
+    source: SourceStep | None = None
+    """Step of the position of a source. A known last step is answered as the first time, and nothing is appended."""
+
+
 class Tail(NamedTuple):
     """End of the log, and how much of it is not applied."""
 
@@ -231,37 +249,19 @@ class Store(Protocol):
         With `incarnation`, StreamGoneError when another one has the name. It stays.
         """
 
-    def append(
-        self,
-        name: str,
-        incarnation: str,
-        kind: EntryKind,
-        payload: bytes,
-        n_points: int,
-        *,
-        budget_bytes: int,
-        idempotency: IdempotencyKey | None = None,
-        settings: bytes | None = None,
-        expected_settings: bytes | None = None,
-        references: References | None = None,
-        source: SourceStep | None = None,
-    ) -> "Future[Appended]":
+    def append(self, name: str, incarnation: str, entry: NewEntry, *, budget_bytes: int) -> "Future[Appended]":
         """Append one entry. The future is done when the entry and its answer are durable, in one commit.
 
-        `settings` replaces the settings of the record in the same commit. With `expected_settings`, the entry is
-        appended only if the record holds these. Otherwise SettingsMovedError is raised and nothing is appended.
+        The future raises, and nothing is appended:
 
-        `references` is stored in the same commit. The blob and the entries stay as long as this entry may be applied.
-        LogGapError when one of them is missing already.
-
-        OverloadedError when the unapplied payload bytes exceed `budget_bytes` before the append. The log therefore
-        exceeds the budget by one entry at most. A known idempotency key or step is answered in any case. The future
-        also raises StreamGoneError, IdempotencyMismatchError and StoreUnavailableError.
-
-        `source` moves the position of a partition of a source in the same commit. SourcePositionError, with the stored
-        position, unless that is the one before the step. The last step of a partition is known: it is answered again.
-        The positions are the documents of the kind `sources`. SourceChangedError when the step names a definition that
-        is not the stored one.
+        - SettingsMovedError when the record does not hold the expected settings;
+        - LogGapError when a reference is missing already;
+        - SourcePositionError, with the stored position, unless that is the one before the step of the source, and
+          SourceChangedError when the step names a definition that is not the stored one. The positions are the
+          documents of the kind `sources`;
+        - OverloadedError when the unapplied payload bytes exceed `budget_bytes` before the append. The log therefore
+          exceeds the budget by one entry at most. A known idempotency key or step is answered in any case;
+        - StreamGoneError, IdempotencyMismatchError and StoreUnavailableError.
 
         An idempotency key is known until it is 24 hours old or a million newer keys came. Trimming does not forget it.
 

@@ -25,10 +25,8 @@ from shoal_service.store.contract import (
     MAX_DOCUMENTS_BYTES,
     Appended,
     DocumentName,
-    EntryKind,
     IdempotencyKey,
-    References,
-    SourceStep,
+    NewEntry,
 )
 
 
@@ -88,22 +86,6 @@ def replay(answer: Answer, asked: IdempotencyKey) -> Appended:
 # -- appends
 
 
-class AppendRequest(NamedTuple):
-    """Arguments of `Store.append`."""
-
-    name: str
-    incarnation: str
-    kind: EntryKind
-    payload: bytes
-    n_points: int
-    budget_bytes: int
-    idempotency: IdempotencyKey | None
-    settings: bytes | None
-    expected_settings: bytes | None
-    references: References | None
-    source: SourceStep | None = None
-
-
 class AppendFacts(NamedTuple):
     """State of the stream that decides whether an append is accepted."""
 
@@ -117,19 +99,18 @@ class AppendFacts(NamedTuple):
     """The blob that the entry refers to is there, or it refers to none."""
 
 
-def check_append(request: AppendRequest, facts: AppendFacts) -> None:
+def check_append(name: str, entry: NewEntry, budget_bytes: int, facts: AppendFacts) -> None:
     """Refuse an append that no idempotency key answers: over the budget, settings that moved, missing references."""
-    name = request.name
-    if facts.unapplied_bytes > request.budget_bytes:
+    if facts.unapplied_bytes > budget_bytes:
         raise OverloadedError(
             f"stream {name!r} has {facts.unapplied_bytes} bytes waiting to be learnt, over its budget of "
-            f"{request.budget_bytes}; send again once it has caught up"
+            f"{budget_bytes}; send again once it has caught up"
         )
     if not facts.settings_match:
         raise SettingsMovedError(f"the settings of stream {name!r} were changed meanwhile; read them again")
-    if request.references is None:
+    if entry.references is None:
         return
-    after_seq, blob_key = request.references.after_seq, request.references.blob_key
+    blob_key, after_seq = entry.references
     if not facts.floor_seq <= after_seq <= facts.end_seq:
         raise _missing_reference(name, f"entries {after_seq + 1} to {facts.end_seq}")
     if not facts.has_blob:

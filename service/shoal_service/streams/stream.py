@@ -20,7 +20,17 @@ from shoal_service.errors import (
     UnknownStreamError,
 )
 from shoal_service.settings import Settings
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep, Store, StreamRecord, Tail
+from shoal_service.store import (
+    Appended,
+    Checkpoint,
+    EntryKind,
+    IdempotencyKey,
+    NewEntry,
+    SourceStep,
+    Store,
+    StreamRecord,
+    Tail,
+)
 from shoal_service.streams.board import ViewSource, shielded
 from shoal_service.streams.labels import label_book
 from shoal_service.streams.learnt_rows import LearntRows
@@ -232,12 +242,14 @@ class Stream:
         `expected_settings`: those by which columns were ordered and levels numbered.
         """
         receipt = await self._append(
-            EntryKind.BATCH,
-            payload,
-            n_points,
-            idempotency=idempotency,
-            expected_settings=expected_settings,
-            source=source,
+            NewEntry(
+                EntryKind.BATCH,
+                payload,
+                n_points,
+                idempotency=idempotency,
+                expected_settings=expected_settings,
+                source=source,
+            )
         )
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
@@ -245,7 +257,7 @@ class Stream:
 
     async def forget(self, key: str) -> Receipt:
         """Append an entry that forgets the record of a key."""
-        return await self._append(EntryKind.FORGET, forget_payload([key]), 0, idempotency=None)
+        return await self._append(NewEntry(EntryKind.FORGET, forget_payload([key])))
 
     async def wait_until_visible(self, receipt: Receipt, timeout_s: float) -> bool:
         """Wait until readers see the effect of an entry. False after the timeout.
@@ -413,7 +425,7 @@ class Stream:
         """Append an entry that changes the settings. With `expected`, only when those are the settings until then."""
         before, canonical = self.record, settings.to_json().encode()
         receipt = await self._append(
-            kind, payload, 0, idempotency=idempotency, settings=canonical, expected_settings=expected
+            NewEntry(kind, payload, idempotency=idempotency, settings=canonical, expected_settings=expected)
         )
         if self.record is not before:  # read again meanwhile, perhaps with a later change by another process
             with contextlib.suppress(StoreUnavailableError):  # the entry is in the log, whatever can be read now
@@ -422,34 +434,14 @@ class Stream:
             self.settings, self.record = settings, before._replace(settings=canonical)
         return receipt
 
-    async def _append(
-        self,
-        kind: EntryKind,
-        payload: bytes,
-        n_points: int,
-        *,
-        idempotency: IdempotencyKey | None,
-        settings: bytes | None = None,
-        expected_settings: bytes | None = None,
-        source: SourceStep | None = None,
-    ) -> Receipt:
-        if kind is not EntryKind.BATCH:
+    async def _append(self, entry: NewEntry) -> Receipt:
+        if entry.kind is not EntryKind.BATCH:
             await self.view(None, LOAD_TIMEOUT_S)  # once loaded, its first state is in a checkpoint
-        with span("append", {"shoal.stream": self.name, "shoal.kind": kind, "shoal.points": n_points}):
-            future = self._store.append(
-                self.name,
-                self.record.incarnation,
-                kind,
-                payload,
-                n_points,
-                budget_bytes=self._service_settings.log_budget_bytes,
-                idempotency=idempotency,
-                settings=settings,
-                expected_settings=expected_settings,
-                source=source,
-            )
+        with span("append", {"shoal.stream": self.name, "shoal.kind": entry.kind, "shoal.points": entry.n_points}):
+            budget_bytes = self._service_settings.log_budget_bytes
+            future = self._store.append(self.name, self.record.incarnation, entry, budget_bytes=budget_bytes)
             appended: Appended = await _durable(future)
-        self.view_source.appended(appended.log_offset, n_points, len(payload))
+        self.view_source.appended(appended.log_offset, entry.n_points, len(entry.payload))
         return Receipt(
             self.name, self.record.incarnation, appended.n_points, appended.log_offset, appended.seq, appended.replayed
         )

@@ -15,6 +15,7 @@ from shoal_service.store import (
     Checkpoint,
     EntryKind,
     IdempotencyKey,
+    NewEntry,
     References,
     SqliteStore,
     Store,
@@ -71,7 +72,7 @@ class Line:
 
     def add(self, payload: bytes = b"x", n_points: int = 1, *, budget_bytes: int = PLENTY, **options: Any) -> Appended:
         kind = options.pop("kind", EntryKind.BATCH)
-        future = self.store.append(*self.key, kind, payload, n_points, budget_bytes=budget_bytes, **options)
+        future = self.store.append(*self.key, NewEntry(kind, payload, n_points, **options), budget_bytes=budget_bytes)
         return future.result(timeout=30)
 
     def keyed(self, key: str, body: bytes = b"x", n_points: int = 1, *, budget_bytes: int = PLENTY) -> Appended:

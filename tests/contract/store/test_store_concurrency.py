@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from shoal_service.errors import SettingsMovedError, StreamGoneError
-from shoal_service.store import Appended, EntryKind, Store
+from shoal_service.store import Appended, EntryKind, NewEntry, Store
 
 PLENTY = 1 << 40
 
@@ -63,7 +63,9 @@ def test_of_changes_of_settings_at_once_each_is_made_of_the_one_before(line: Any
 
 
 def test_futures_of_one_caller_are_done_in_order(line: Any, store: Store) -> None:
-    futures = [store.append(*line.key, EntryKind.BATCH, b"%d" % i, 1, budget_bytes=PLENTY) for i in range(300)]
+    futures = [
+        store.append(*line.key, NewEntry(EntryKind.BATCH, b"%d" % i, 1), budget_bytes=PLENTY) for i in range(300)
+    ]
     assert [f.result(120).seq for f in futures] == list(range(1, 301))
 
 
@@ -78,7 +80,9 @@ def test_appends_that_race_with_the_end_of_a_stream_go_to_its_incarnation_or_now
         i = 0
         while not stop.is_set():
             incarnation, payload = current[0], b"%d:%d" % (worker, i)
-            future: Future[Appended] = store.append("s", incarnation, EntryKind.BATCH, payload, 1, budget_bytes=PLENTY)
+            future: Future[Appended] = store.append(
+                "s", incarnation, NewEntry(EntryKind.BATCH, payload, 1), budget_bytes=PLENTY
+            )
             i += 1
             try:
                 future.result(120)

@@ -15,13 +15,13 @@ from shoal_service.errors import (
     StreamGoneError,
     UnknownStreamError,
 )
-from shoal_service.store import Appended, Checkpoint, DeadLetter, EntryKind, IdempotencyKey, Store
+from shoal_service.store import Appended, Checkpoint, DeadLetter, EntryKind, IdempotencyKey, NewEntry, Store
 
 PLENTY = 1 << 40
 
 LETTER = DeadLetter(1, 1, 1, "why", b"")
 OF_INCARNATION: dict[str, Callable[..., Any]] = {
-    "append": lambda s, *k: s.append(*k, EntryKind.BATCH, b"", 1, budget_bytes=9).result(120),
+    "append": lambda s, *k: s.append(*k, NewEntry(EntryKind.BATCH, b"", 1), budget_bytes=9).result(120),
     "read": lambda s, *k: s.read(*k, 0, max_bytes=1),
     "wait_for_entries": lambda s, *k: s.wait_for_entries(*k, 0, 9.0),
     "tail": lambda s, *k: s.tail(*k),
@@ -194,7 +194,7 @@ def test_a_closed_store_refuses(verb: str, store: Store, line: Any) -> None:
 
 def test_append_never_raises_but_through_its_future(store: Store) -> None:
     store.close()
-    future: Future[Appended] = store.append("s", "inc-s", EntryKind.BATCH, b"", 1, budget_bytes=1)
+    future: Future[Appended] = store.append("s", "inc-s", NewEntry(EntryKind.BATCH, b"", 1), budget_bytes=1)
     assert isinstance(future.exception(9), StoreUnavailableError)
 
 

@@ -115,13 +115,9 @@ def test_of_steps_from_one_position_exactly_one_is_stored(line: Any) -> None:
 
 
 def test_steps_may_wait_in_one_group(line: Any) -> None:
-    futures = [
-        line.store.append(
-            *line.key, contract.EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40,
-            source=step(str(i - 1) if i else None, str(i)),
-        )
-        for i in range(50)
-    ]  # fmt: skip
+    steps = [step(str(i - 1) if i else None, str(i)) for i in range(50)]
+    entries = [contract.NewEntry(contract.EntryKind.BATCH, b"x", 1, source=one) for one in steps]
+    futures = [line.store.append(*line.key, entry, budget_bytes=1 << 40) for entry in entries]
     assert [future.result(120).seq for future in futures] == list(range(1, 51))
     assert positions(line)["orders/0"].position == "49"
 

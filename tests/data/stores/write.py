@@ -30,7 +30,7 @@ from harness.earlier_stores import STREAMS, batches, body_of, points  # noqa: E4
 from harness.redis_server import RedisServer, running_redis  # noqa: E402
 from harness.running_service import RunningService  # noqa: E402
 from shoal import StreamingDPMixture  # noqa: E402
-from shoal_service.store import EntryKind, SqliteStore, Store  # noqa: E402
+from shoal_service.store import EntryKind, NewEntry, SqliteStore, Store  # noqa: E402
 from shoal_service.store.redis import RedisStore  # noqa: E402
 
 SHARES = (0.0, 0.5, 0.6, 0.75, 0.9, 1.0)
@@ -68,7 +68,7 @@ def refine(service: RunningService) -> None:
 def spoil(store: Store) -> None:
     """Append a batch of `axes` that the service would refuse: its bytes are no points."""
     incarnation = store.get_stream("axes").incarnation
-    store.append("axes", incarnation, EntryKind.BATCH, b"no points", 2, budget_bytes=1 << 30).result()
+    store.append("axes", incarnation, NewEntry(EntryKind.BATCH, b"no points", 2), budget_bytes=1 << 30).result()
 
 
 def write(service: RunningService, opened: Callable[[], Store]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from harness.redis_server import RedisServer, running_redis
 from harness.short_form import longer
 from harness.waiting import LONGEST_WAIT_S, eventually_async
 from shoal_service.access import Grant, Scope
-from shoal_service.store import SqliteStore
+from shoal_service.store import NewEntry, SqliteStore
 from shoal_service.streams import sources, stream_tasks
 from shoal_service.streams.sources import supervisor
 from shoal_service.wire import from_log
@@ -355,10 +355,10 @@ async def test_a_source_that_is_deleted_while_its_first_batch_is_on_its_way_leav
         documents = sources.SourceDocuments(running.store, "s", record.incarnation)
         append, deleted = running.store.append, []
 
-        def append_late(*arguments: Any, **options: Any) -> Any:
-            if options.get("source") is not None and not deleted:
+        def append_late(name: str, incarnation: str, entry: NewEntry, **options: Any) -> Any:
+            if entry.source is not None and not deleted:
                 deleted.append(documents.delete("readings", keep_positions=keep is not None))
-            return append(*arguments, **options)
+            return append(name, incarnation, entry, **options)
 
         monkeypatch.setattr(running.store, "append", append_late)
         await put(running, body_for(origin, batch_size=25))

@@ -7,7 +7,7 @@ import anyio
 import numpy as np
 import pytest
 
-from shoal_service.store import EntryKind
+from shoal_service.store import EntryKind, NewEntry
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log, models, to_log
 
@@ -101,10 +101,9 @@ async def test_a_batch_that_fails_again_is_another_dead_letter(running: Any, spo
 
 async def test_what_holds_no_points_is_not_requeued(running: Any, spoilt: dict[str, Any]) -> None:
     incarnation = (await running.json("/streams/s"))["incarnation"]
-    append = running.store.append
-    for payload in (b"no points", json.dumps({"d": 2}).encode()):
-        append("s", incarnation, EntryKind.BATCH, payload, 1, budget_bytes=1 << 30).result()
-    append("s", incarnation, EntryKind.BATCH, to_log(Points(np.zeros((1, 2)))), 1, budget_bytes=1 << 30).result()
+    for payload in (b"no points", json.dumps({"d": 2}).encode(), to_log(Points(np.zeros((1, 2))))):
+        entry = NewEntry(EntryKind.BATCH, payload, 1)
+        running.store.append("s", incarnation, entry, budget_bytes=1 << 30).result()
     assert await points_seen(running, 93) == 61
     for seq in (4, 5):
         assert (await running.json(f"/streams/s/dead-letters/{seq}"))["points"] is None

@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 
-from shoal_service.store import Checkpoint, EntryKind, IdempotencyKey, SqliteStore
+from shoal_service.store import Checkpoint, EntryKind, IdempotencyKey, NewEntry, SqliteStore
 
 SIZES = (0, 50, 4000, 300_000)
 
@@ -40,10 +40,9 @@ def append_for_ever(store: SqliteStore, seed: int, worker: int) -> None:
     while True:
         n += 1
         name, token, size = rng.choice(["kept", "trimmed"]), f"{seed}-{worker}-{n}", rng.choice(SIZES)
-        future = store.append(
-            name, f"inc-{name}", EntryKind.BATCH, payload(token, size), rng.randint(1, 9), budget_bytes=1 << 40,
-            idempotency=key(token) if n % 2 else None,
-        )  # fmt: skip
+        asked = key(token) if n % 2 else None
+        entry = NewEntry(EntryKind.BATCH, payload(token, size), rng.randint(1, 9), idempotency=asked)
+        future = store.append(name, f"inc-{name}", entry, budget_bytes=1 << 40)
         answer = future.result()
         say("append", name, answer.seq, answer.log_offset, answer.n_points, token, size)
 

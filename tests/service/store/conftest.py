@@ -11,7 +11,7 @@ import pytest
 
 import shoal.errors
 import shoal_service.errors
-from shoal_service.store import Appended, Checkpoint, EntryKind, SqliteStore
+from shoal_service.store import Appended, Checkpoint, EntryKind, NewEntry, SqliteStore
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 KEY = ("s", "inc-s")
@@ -27,7 +27,7 @@ class Opened:
         self.epoch = self.store.acquire_writer(*KEY)
 
     def post(self, payload: bytes = b"x", n_points: int = 1) -> Any:
-        return self.store.append(*KEY, EntryKind.BATCH, payload, n_points, budget_bytes=1 << 40)
+        return self.store.append(*KEY, NewEntry(EntryKind.BATCH, payload, n_points), budget_bytes=1 << 40)
 
     def add(self, payload: bytes = b"x", n_points: int = 1) -> Appended:
         answer: Appended = self.post(payload, n_points).result(120)

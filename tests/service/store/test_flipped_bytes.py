@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import LogGapError, StoreError, StoreFormatError, StoreUnavailableError
-from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind, SqliteStore
+from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind, NewEntry, SqliteStore
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 KEY = ("s", "inc-s")
@@ -85,7 +85,7 @@ def test_a_write_ahead_log_that_was_cut_by_a_flipped_byte_is_noticed(
     assert found == [payload(seq) for seq in range(1, 15)]
     assert "the log ends at entry 14, but entry 20 was acknowledged" in str(error)
     with pytest.raises(LogGapError, match="entry 20 was acknowledged"):
-        store.append(*KEY, EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result()
+        store.append(*KEY, NewEntry(EntryKind.BATCH, b"x", 1), budget_bytes=1 << 40).result()
     store.close()
     store = SqliteStore(folder)
     with pytest.raises(LogGapError):
@@ -93,7 +93,7 @@ def test_a_write_ahead_log_that_was_cut_by_a_flipped_byte_is_noticed(
     store.close()
     (folder / MARKS).unlink()
     store = SqliteStore(folder)
-    assert store.append(*KEY, EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result().seq == 15
+    assert store.append(*KEY, NewEntry(EntryKind.BATCH, b"x", 1), budget_bytes=1 << 40).result().seq == 15
     store.close()
 
 
@@ -216,7 +216,7 @@ def test_a_damaged_dead_letter_or_stream_is_named(opened: Any, tamper: Any) -> N
 def test_a_damaged_record_keeps_no_other_stream_out(opened: Any, tamper: Any, caplog: Any, column: str) -> None:
     opened.add(payload(1))
     opened.store.create_stream("whole", "inc-w", b"{}", max_streams=9)
-    opened.store.append("whole", "inc-w", EntryKind.BATCH, b"kept", 1, budget_bytes=1 << 40).result()
+    opened.store.append("whole", "inc-w", NewEntry(EntryKind.BATCH, b"kept", 1), budget_bytes=1 << 40).result()
     opened.store.close()
     with tamper() as db:
         db.execute(f"UPDATE streams SET {column} WHERE name = 's'")
@@ -224,7 +224,10 @@ def test_a_damaged_record_keeps_no_other_stream_out(opened: Any, tamper: Any, ca
     assert "is damaged, so the stream is not served" in caplog.text
     assert [record.name for record in opened.store.list_streams()] == ["whole"]
     assert opened.store.read("whole", "inc-w", 0, max_bytes=99)[0].payload == b"kept"
-    assert opened.store.append("whole", "inc-w", EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result().seq == 2
+    assert (
+        opened.store.append("whole", "inc-w", NewEntry(EntryKind.BATCH, b"x", 1), budget_bytes=1 << 40).result().seq
+        == 2
+    )
     for ask in (
         lambda: opened.store.get_stream("s"),
         lambda: opened.store.create_stream("s", "new", b"{}", max_streams=9),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import Appended, EntryKind, IdempotencyKey, SqliteStore, group_commit
+from shoal_service.store import Appended, EntryKind, IdempotencyKey, NewEntry, SqliteStore, group_commit
 from shoal_service.store.sqlite import store as sqlite
 from shoal_service.store.sqlite.chunks import CHUNK_BYTES
 
@@ -114,7 +114,9 @@ def test_a_full_disk_refuses_exactly_the_append_that_does_not_fit(opened: Any) -
     with held(opened):
         small = [opened.post(b"small %d" % i, 3) for i in range(3)]
         large = opened.store.append(
-            *KEY, EntryKind.BATCH, b"x" * 2_000_000, 99, budget_bytes=1 << 40, idempotency=key, settings=b"new"
+            *KEY,
+            NewEntry(EntryKind.BATCH, b"x" * 2_000_000, 99, idempotency=key, settings=b"new"),
+            budget_bytes=1 << 40,
         )
         small += [opened.post(b"small %d" % i, 3) for i in range(3, 6)]
     with pytest.raises(StoreUnavailableError, match="disk is full; free some disk space"):
@@ -130,7 +132,7 @@ def test_a_full_disk_refuses_exactly_the_append_that_does_not_fit(opened: Any) -
         assert opened.ask("PRAGMA integrity_check") == "ok"
         opened.reopen()
     retried = opened.store.append(
-        *KEY, EntryKind.BATCH, b"x" * 2_000_000, 99, budget_bytes=1 << 40, idempotency=key
+        *KEY, NewEntry(EntryKind.BATCH, b"x" * 2_000_000, 99, idempotency=key), budget_bytes=1 << 40
     ).result(120)
     assert retried == Appended(8, 119, 99, replayed=False)
 
@@ -155,10 +157,10 @@ def test_on_a_full_disk_all_else_goes_on_and_room_mends_it(opened: Any) -> None:
 IO_ERROR = """
 import resource, sys
 from shoal_service.errors import StoreUnavailableError
-from shoal_service.store import EntryKind, SqliteStore
+from shoal_service.store import EntryKind, NewEntry, SqliteStore
 
 def add(payload):
-    return store.append("s", "i", EntryKind.BATCH, payload, 1, budget_bytes=1 << 40).result(120)
+    return store.append("s", "i", NewEntry(EntryKind.BATCH, payload, 1), budget_bytes=1 << 40).result(120)
 
 store = SqliteStore(sys.argv[1])
 store.create_stream("s", "i", b"{}", max_streams=9)
@@ -202,7 +204,7 @@ def test_a_small_file_system_that_is_full_loses_nothing(tmp_path: Path) -> None:
         store.create_stream(*KEY, b"{}", max_streams=9)
         accepted = 0
         for _ in range(100):
-            future = store.append(*KEY, EntryKind.BATCH, b"x" * 100_000, 1, budget_bytes=1 << 40)
+            future = store.append(*KEY, NewEntry(EntryKind.BATCH, b"x" * 100_000, 1), budget_bytes=1 << 40)
             if isinstance(future.exception(30), StoreUnavailableError):
                 break
             accepted += 1

@@ -17,7 +17,7 @@ import pytest
 from harness import earlier_stores
 from harness.redis_server import RedisServer, running_redis
 from shoal_service.errors import StoreFormatError, StoreUnavailableError
-from shoal_service.store import AccessKey, EntryKind, Inspection, SqliteStore, inspect_store
+from shoal_service.store import AccessKey, EntryKind, Inspection, NewEntry, SqliteStore, inspect_store
 from shoal_service.store.redis import RedisStore
 
 VERSION = "0.1.0"
@@ -201,7 +201,7 @@ def test_a_folder_in_use_and_one_after_a_crash_are_read_as_they_are(tmp_path: Pa
     store = SqliteStore(tmp_path / "data")
     store.create_stream("s", "inc", b"{}", max_streams=9)
     for n in range(5):
-        store.append("s", "inc", EntryKind.BATCH, b"payload %d" % n, 3, budget_bytes=1 << 30).result()
+        store.append("s", "inc", NewEntry(EntryKind.BATCH, b"payload %d" % n, 3), budget_bytes=1 << 30).result()
     found = inspect_store(tmp_path / "data")
     assert found.in_use
     assert found.findings == []
@@ -350,7 +350,8 @@ def test_a_busy_redis_store_is_clean(server: RedisServer, keys: Keys) -> None:
     store = RedisStore(server.url, prefix=keys.prefix)
     incarnation = store.get_stream("axes").incarnation
     futures = [
-        store.append("axes", incarnation, EntryKind.BATCH, b"x" * 500, 1, budget_bytes=1 << 40) for _ in range(800)
+        store.append("axes", incarnation, NewEntry(EntryKind.BATCH, b"x" * 500, 1), budget_bytes=1 << 40)
+        for _ in range(800)
     ]
     found = inspect_store(keys.url, prefix=keys.prefix)
     assert found.findings == []
@@ -371,7 +372,7 @@ def test_a_server_that_does_not_answer_is_said(server: RedisServer) -> None:
 def fill(store: Any) -> None:
     """A stream with one entry and one page of records and one document, and an access key."""
     store.create_stream("s", "inc", b"{}", max_streams=9)
-    store.append("s", "inc", EntryKind.BATCH, b"payload", 3, budget_bytes=1 << 30).result()
+    store.append("s", "inc", NewEntry(EntryKind.BATCH, b"payload", 3), budget_bytes=1 << 30).result()
     epoch = store.acquire_writer("s", "inc")
     page = b"a page of records"
     store.write_pages("s", "inc", epoch, {(1, 0): struct.pack("<I", zlib.crc32(page)) + page}).result()

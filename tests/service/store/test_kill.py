@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.short_form import longer
-from shoal_service.store import EntryKind, SqliteStore, Store
+from shoal_service.store import EntryKind, NewEntry, SqliteStore, Store
 from shoal_service.store.sqlite.schema import DATABASE_FILE
 
 APPENDER = Path(__file__).with_name("appender.py")
@@ -109,11 +109,8 @@ def test_what_was_acknowledged_before_kill_9_is_there_once(
         again = store.append(
             "kept",
             "inc-kept",
-            EntryKind.BATCH,
-            b"",
-            said.n_points,
+            NewEntry(EntryKind.BATCH, b"", said.n_points, idempotency=appender.key(said.token)),
             budget_bytes=PLENTY,
-            idempotency=appender.key(said.token),
         ).result(120)
         assert again == (said.seq, said.log_offset, said.n_points, True)
     assert store.tail("kept", "inc-kept") == before

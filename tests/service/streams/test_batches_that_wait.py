@@ -14,7 +14,7 @@ from harness.library_replay import replayed
 from harness.short_form import longer
 from harness.waiting import eventually_async
 from shoal.mixture import StreamSettings, from_bytes
-from shoal_service.store import Checkpoint, Entry, EntryKind
+from shoal_service.store import Checkpoint, Entry, EntryKind, NewEntry
 from shoal_service.streams import learnt_rows
 from shoal_service.streams.learner import apply, thread
 from shoal_service.streams.monitor import encode_monitor
@@ -178,7 +178,9 @@ async def test_a_backlog_leaves_what_one_batch_after_another_leaves(
             incarnation = stream.record.incarnation
             other.drop()
             for payload, n in payloads:
-                other.store.append("default", incarnation, EntryKind.BATCH, payload, n, budget_bytes=1 << 40).result()
+                other.store.append(
+                    "default", incarnation, NewEntry(EntryKind.BATCH, payload, n), budget_bytes=1 << 40
+                ).result()
             other.begin(checkpoint_interval_s=3600)
             left.append(await everything(other, 3_000))
         assert (max(passes, default=0) > 4) == (name == "together")
@@ -204,7 +206,9 @@ async def test_of_batches_learnt_together_the_one_that_fails_is_set_aside_alone(
     entries = []
     for i, payload in enumerate(payloads, 1):
         entries.append(Entry(i, 24 * i, 24, EntryKind.BATCH, payload))
-        running.store.append("default", incarnation, EntryKind.BATCH, payload, 24, budget_bytes=1 << 40).result()
+        running.store.append(
+            "default", incarnation, NewEntry(EntryKind.BATCH, payload, 24), budget_bytes=1 << 40
+        ).result()
     seqs = {payloads[i - 1] for i in bad}
     decoded = apply._decoded
 
@@ -266,7 +270,7 @@ async def test_a_fault_before_the_first_batch_is_read_stops_no_learner(
     running.drop()
     for part in np.array_split(points(3_000, 8), 100):
         running.store.append(
-            "default", incarnation, EntryKind.BATCH, to_log(Points(part)), len(part), budget_bytes=1 << 40
+            "default", incarnation, NewEntry(EntryKind.BATCH, to_log(Points(part)), len(part)), budget_bytes=1 << 40
         ).result()
     learnt, faults = thread.apply_batches_inplace, [MemoryError("none left")]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import UnknownStreamError
-from shoal_service.store import EntryKind
+from shoal_service.store import EntryKind, NewEntry
 from shoal_service.streams import stream as stream_module
 from shoal_service.wire import Points
 
@@ -91,8 +91,8 @@ async def test_a_change_whose_answer_is_late_does_not_undo_a_later_one_that_is_k
             late.append(True)  # another process changes the settings once more, and this one learns of it
             settings = json.loads(running.store.get_stream("s").settings) | {"birth_threshold": 0.125}
             payload = type(stream.settings).from_dict(settings).to_json().encode()
-            key = (stream.name, stream.record.incarnation, EntryKind.SETTINGS)
-            running.store.append(*key, payload, 0, budget_bytes=1 << 40, settings=payload).result(120)
+            entry = NewEntry(EntryKind.SETTINGS, payload, settings=payload)
+            running.store.append("s", stream.record.incarnation, entry, budget_bytes=1 << 40).result(120)
             await stream.refresh()
         return answer
 

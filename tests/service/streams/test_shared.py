@@ -25,7 +25,7 @@ from shoal_service.errors import (
     StreamGoneError,
     UnknownStreamError,
 )
-from shoal_service.store import IdempotencyKey
+from shoal_service.store import IdempotencyKey, NewEntry
 from shoal_service.streams import EventPlace
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log
@@ -97,9 +97,9 @@ async def test_changes_that_others_overtake_for_ever_are_given_up(begin: Any, mo
     await api.streams.ingest("default", batch(1.0))
     append, tries = api.store.append, []
 
-    def overtaken(*arguments: Any, **options: Any) -> Any:
-        tries.append(options.pop("expected_settings"))
-        return append(*arguments, **options, expected_settings=b"what nobody has")
+    def overtaken(name: str, incarnation: str, entry: NewEntry, **options: Any) -> Any:
+        tries.append(entry.expected_settings)
+        return append(name, incarnation, entry._replace(expected_settings=b"what nobody has"), **options)
 
     monkeypatch.setattr(api.store, "append", overtaken)
     with pytest.raises(SettingsMovedError) as refusal:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from shoal_service.errors import LogGapError
 from shoal_service.store import rules, source_positions
-from shoal_service.store.contract import MAX_DOCUMENTS, Appended, Entry, EntryKind, SourceStep
+from shoal_service.store.contract import MAX_DOCUMENTS, Appended, Entry, EntryKind, NewEntry, SourceStep
 from shoal_service.store.redis import documents
 from shoal_service.store.redis.connection import Command, Connections, Word
 from shoal_service.store.redis.high_water import AcknowledgedEntries
 from shoal_service.store.redis.keys import StreamKeys, pieces
 from shoal_service.store.redis.scripts import accept, row_hash, script
 from shoal_service.store.redis.writer import WriteRequest
-from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest, HeldDocuments, LogPosition
+from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, HeldDocuments, LogPosition
 
 PAGE = 1000
 """Rows read at a time."""
@@ -29,7 +29,10 @@ SPAN_BYTES = 8 << 20
 def append_request(
     keys: StreamKeys,
     channels: tuple[str, str],
-    request: AppendRequest,
+    stream: tuple[str, str],
+    entry: NewEntry,
+    *,
+    budget_bytes: int,
     limits: AnswerLimits,
     now: float,
     acknowledged: AcknowledgedEntries,
@@ -38,18 +41,19 @@ def append_request(
 
     With an idempotency key or the step of a source it is repeatable after a lost reply, without them it is not.
     """
-    asked, references, step = request.idempotency, request.references, request.source
+    name, incarnation = stream
+    asked, references, step = entry.idempotency, entry.references, entry.source
     last_acknowledged = acknowledged.last(keys.tag)
-    settings, expected = request.settings, request.expected_settings
+    settings, expected = entry.settings, entry.expected_settings
     command = script("append").command(
         (keys.meta, keys.log, keys.data, keys.answers, keys.order, keys.needs, keys.named, keys.documents),
-        request.kind.value, request.n_points, len(request.payload), int(request.budget_bytes),  # hiredis needs an int
+        entry.kind.value, entry.n_points, len(entry.payload), int(budget_bytes),  # hiredis needs an int
         channels[0], keys.tag, "" if settings is None else channels[1], settings or b"",
         *((1, asked.key, asked.digest) if asked is not None else (0, b"", b"")), repr(now), *limits,
         *((1, references.after_seq, references.blob_key) if references is not None else (0, 0, b"")),
-        *((1, expected) if expected is not None else (0, b"")), zlib.crc32(request.payload), last_acknowledged,
-        *_step_words(step, request.n_points),
-        *pieces(request.payload),
+        *((1, expected) if expected is not None else (0, b"")), zlib.crc32(entry.payload), last_acknowledged,
+        *_step_words(step, entry.n_points),
+        *pieces(entry.payload),
     )  # fmt: skip
 
     def parse(reply: list[Any], resent: bool) -> Appended:
@@ -59,27 +63,27 @@ def append_request(
             # When the reply to the first sending was lost, the known answer is the one of that sending.
             return answer._replace(replayed=not (resent and of_this_moment))
         if reply[0] == b"step" and step is not None:
-            known = _known_step(request.name, step, reply[1])
+            known = _known_step(name, step, reply[1])
             return known._replace(replayed=not resent)
         if reply[0] == b"changed" and step is not None:
-            raise source_positions.changed(request.name, step)
+            raise source_positions.changed(name, step)
         if reply[0] == b"full":
             there, added = HeldDocuments(reply[1], reply[2]), HeldDocuments(1, 0)
-            rules.check_document_limits(request.name, source_positions.KIND, there, added)
+            rules.check_document_limits(name, source_positions.KIND, there, added)
         if reply[0] == b"refused":
             unapplied, settings_match, floor_seq, end_seq, has_blob = reply[1:]
             facts = AppendFacts(unapplied, bool(settings_match), floor_seq, end_seq, bool(has_blob))
-            rules.check_append(request, facts)
+            rules.check_append(name, entry, budget_bytes, facts)
         if reply[0] == b"lost":
-            acknowledged.check(request.name, reply[1], last_acknowledged)
+            acknowledged.check(name, reply[1], last_acknowledged)
         if reply[0] == b"damaged":
-            raise rules.gap(request.name, f"its counters do not match the last entry, {reply[1]}")
-        accept(reply, request.name, request.incarnation)
+            raise rules.gap(name, f"its counters do not match the last entry, {reply[1]}")
+        accept(reply, name, incarnation)
         acknowledged.note(keys.tag, reply[1])
-        return Appended(reply[1], reply[2], request.n_points, replayed=False)
+        return Appended(reply[1], reply[2], entry.n_points, replayed=False)
 
     repeatable = asked is not None or step is not None
-    return WriteRequest(keys.tag, command, parse, len(request.payload), repeatable=repeatable, grouped=True)
+    return WriteRequest(keys.tag, command, parse, len(entry.payload), repeatable=repeatable, grouped=True)
 
 
 def _step_words(step: SourceStep | None, n_points: int) -> tuple[Word, ...]:

@@ -24,14 +24,11 @@ from shoal_service.store.contract import (
     DeadLetterHead,
     DocumentName,
     Entry,
-    EntryKind,
-    IdempotencyKey,
     Job,
     MayCreate,
+    NewEntry,
     PagePlace,
     PageRun,
-    References,
-    SourceStep,
     StreamRecord,
     Tail,
     Wake,
@@ -49,7 +46,7 @@ from shoal_service.store.redis.registry import Registry, acquire_request, replac
 from shoal_service.store.redis.server_checks import Durability
 from shoal_service.store.redis.sharing import RedisSharing
 from shoal_service.store.redis.writer import RedisWriter, WriteRequest
-from shoal_service.store.rules import AnswerLimits, AppendRequest
+from shoal_service.store.rules import AnswerLimits
 
 TIMEOUT_S = 10.0
 CHECK_TIMEOUT_S = 5.0
@@ -138,43 +135,23 @@ class RedisStore:
 
     # -- the log
 
-    def append(
-        self,
-        name: str,
-        incarnation: str,
-        kind: EntryKind,
-        payload: bytes,
-        n_points: int,
-        *,
-        budget_bytes: int,
-        idempotency: IdempotencyKey | None = None,
-        settings: bytes | None = None,
-        expected_settings: bytes | None = None,
-        references: References | None = None,
-        source: SourceStep | None = None,
-    ) -> Future[Appended]:
+    def append(self, name: str, incarnation: str, entry: NewEntry, *, budget_bytes: int) -> Future[Appended]:
         """See `Store.append`, with one exception. When a reply is lost, an append without an idempotency key is refused
         with StoreUnavailableError although it may be in the log, as the message says. One with a key is sent again.
         """
-        if source is not None:
-            source_positions.check_step(source)
-        request = AppendRequest(
-            name,
-            incarnation,
-            kind,
-            payload,
-            n_points,
-            budget_bytes,
-            idempotency,
-            settings,
-            expected_settings,
-            references,
-            source,
+        if entry.source is not None:
+            source_positions.check_step(entry.source)
+        request = log.append_request(
+            self._keys(name, incarnation),
+            self._channels,
+            (name, incarnation),
+            entry,
+            budget_bytes=budget_bytes,
+            limits=self._limits,
+            now=self._clock(),
+            acknowledged=self._acknowledged,
         )
-        keys = self._keys(name, incarnation)
-        return self._writer.submit(
-            log.append_request(keys, self._channels, request, self._limits, self._clock(), self._acknowledged)
-        )
+        return self._writer.submit(request)
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """See `Store.read`."""

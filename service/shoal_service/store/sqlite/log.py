@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Callable
 
 from shoal_service.store import checksums, rules, source_positions
-from shoal_service.store.contract import Appended, Entry, EntryKind, SourceStep
-from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts, AppendRequest
+from shoal_service.store.contract import Appended, Entry, EntryKind, NewEntry, SourceStep
+from shoal_service.store.rules import Answer, AnswerLimits, AppendFacts
 from shoal_service.store.sqlite import blob_refs, chunks, documents, registry
 from shoal_service.store.sqlite.stream_state import SELECT_ENTRIES, EntryRow, StreamState, find
 from shoal_service.store.sqlite.writer import Transaction
@@ -15,57 +15,63 @@ _FORGET_EVERY = 64
 
 
 def append(
-    tx: Transaction, request: AppendRequest, payload_crc: int, limits: AnswerLimits, clock: Callable[[], float]
+    tx: Transaction,
+    *,
+    stream: tuple[str, str],
+    entry: NewEntry,
+    budget_bytes: int,
+    payload_crc: int,
+    limits: AnswerLimits,
+    clock: Callable[[], float],
 ) -> Appended:
     """Append one entry, or return the known answer to its key. `payload_crc` is the CRC-32 of the payload."""
-    state = find(tx.streams, request.name, request.incarnation)
-    asked, payload, n_points = request.idempotency, request.payload, request.n_points
+    name, asked = stream[0], entry.idempotency
+    state = find(tx.streams, *stream)
     now = clock() if asked is not None else 0.0
     if asked is not None:
         known = _answer(tx, state, asked.key)
         if known is not None and limits.known(known, state.answers_end, now):
             return rules.replay(known, asked)
     last = None
-    if request.source is not None:
-        last = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(request.source))
-        if (answered := _known_step(request, last)) is not None:
+    if entry.source is not None:
+        last = documents.read_one(tx, state, source_positions.KIND, source_positions.document_of(entry.source))
+        if (answered := _known_step(name, entry.source, last)) is not None:
             return answered
-        _check_definition(tx, state, request.name, request.source)
-    rules.check_end_known(request.name, state.damage)
-    rules.check_append(request, _facts(tx, state, request))
-    if request.source is not None and last is None:
+        _check_definition(tx, state, name, entry.source)
+    rules.check_end_known(name, state.damage)
+    rules.check_append(name, entry, budget_bytes, _facts(tx, state, entry))
+    if entry.source is not None and last is None:
         documents.check_room(tx, state, source_positions.KIND)
 
-    end = state.end.after(n_points, len(payload))
-    first_chunk = tx.ids.take(len(payload))
-    chunks.write_run(tx.db, first_chunk, payload)
-    fields = (*end, n_points, request.kind.value, len(payload), first_chunk)
+    end = state.end.after(entry.n_points, len(entry.payload))
+    first_chunk = tx.ids.take(len(entry.payload))
+    chunks.write_run(tx.db, first_chunk, entry.payload)
+    fields = (*end, entry.n_points, entry.kind.value, len(entry.payload), first_chunk)
     checksum = checksums.row_checksum(payload_crc, *fields)
     tx.db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (state.id, *fields, checksum))
     state = state._replace(end=end)
-    if request.references is not None:
-        blob_refs.add_reference(tx, state, request.references)
+    if entry.references is not None:
+        blob_refs.add_reference(tx, state, entry.references)
     if asked is not None:
-        answer = Answer(asked.digest, end.seq, end.log_offset, n_points, now, state.answers_end + 1)
+        answer = Answer(asked.digest, end.seq, end.log_offset, entry.n_points, now, state.answers_end + 1)
         state = _remember(tx, state, asked.key, answer, limits)
-    if request.settings is not None:
-        state = registry.write_settings(tx, state, request.settings)
-    appended = Appended(end.seq, end.log_offset, n_points, replayed=False)
-    if request.source is not None:
-        name, value = source_positions.document_of(request.source), source_positions.encode(request.source, appended)
-        documents.replace(tx, state, source_positions.KIND, name, value)
+    if entry.settings is not None:
+        state = registry.write_settings(tx, state, entry.settings)
+    appended = Appended(end.seq, end.log_offset, entry.n_points, replayed=False)
+    if entry.source is not None:
+        document, value = source_positions.document_of(entry.source), source_positions.encode(entry.source, appended)
+        documents.replace(tx, state, source_positions.KIND, document, value)
     tx.put(state)
     return appended
 
 
-def _known_step(request: AppendRequest, last: documents.Held | None) -> Appended | None:
+def _known_step(stream: str, step: SourceStep, last: documents.Held | None) -> Appended | None:
     """Return the first answer to a step that is in the log. SourcePositionError unless it follows the last one."""
-    assert request.source is not None
     if last is not None and last.value is None:
-        raise source_positions.damaged(request.name, request.source)
-    name = source_positions.document_of(request.source)
+        raise source_positions.damaged(stream, step)
+    name = source_positions.document_of(step)
     position = None if last is None or last.value is None else source_positions.decode(name, last.value)
-    return source_positions.known_step(request.name, request.source, position)
+    return source_positions.known_step(stream, step, position)
 
 
 def _check_definition(tx: Transaction, state: StreamState, stream: str, step: SourceStep) -> None:
@@ -77,13 +83,13 @@ def _check_definition(tx: Transaction, state: StreamState, stream: str, step: So
         raise source_positions.changed(stream, step)
 
 
-def _facts(tx: Transaction, state: StreamState, request: AppendRequest) -> AppendFacts:
+def _facts(tx: Transaction, state: StreamState, entry: NewEntry) -> AppendFacts:
     return AppendFacts(
         unapplied_bytes=tx.unapplied_bytes(state),
-        settings_match=request.expected_settings in (None, state.record.settings),
+        settings_match=entry.expected_settings in (None, state.record.settings),
         floor_seq=state.floor.seq,
         end_seq=state.end.seq,
-        has_blob=request.references is None or blob_refs.has_blob(tx.db, state, request.references.blob_key),
+        has_blob=entry.references is None or blob_refs.has_blob(tx.db, state, entry.references.blob_key),
     )
 
 

@@ -26,19 +26,16 @@ from shoal_service.store.contract import (
     DeadLetterHead,
     DocumentName,
     Entry,
-    EntryKind,
-    IdempotencyKey,
     Job,
     MayCreate,
+    NewEntry,
     PagePlace,
     PageRun,
-    References,
-    SourceStep,
     StreamRecord,
     Tail,
     Wake,
 )
-from shoal_service.store.rules import AnswerLimits, AppendRequest
+from shoal_service.store.rules import AnswerLimits
 from shoal_service.store.sqlite import (
     access_keys,
     blob_refs,
@@ -139,45 +136,20 @@ class SqliteStore:
 
     # -- the log
 
-    def append(
-        self,
-        name: str,
-        incarnation: str,
-        kind: EntryKind,
-        payload: bytes,
-        n_points: int,
-        *,
-        budget_bytes: int,
-        idempotency: IdempotencyKey | None = None,
-        settings: bytes | None = None,
-        expected_settings: bytes | None = None,
-        references: References | None = None,
-        source: SourceStep | None = None,
-    ) -> Future[Appended]:
+    def append(self, name: str, incarnation: str, entry: NewEntry, *, budget_bytes: int) -> Future[Appended]:
         """See `Store.append`."""
-        if source is not None:
-            source_positions.check_step(source)
-        request = AppendRequest(
-            name,
-            incarnation,
-            kind,
-            payload,
-            n_points,
-            budget_bytes,
-            idempotency,
-            settings,
-            expected_settings,
-            references,
-            source,
-        )
+        if entry.source is not None:
+            source_positions.check_step(entry.source)
         work = partial(
             log.append,
-            request=request,
-            payload_crc=zlib.crc32(payload),
+            stream=(name, incarnation),
+            entry=entry,
+            budget_bytes=budget_bytes,
+            payload_crc=zlib.crc32(entry.payload),
             limits=self._limits,
             clock=self._clock,
         )
-        return self._writer.submit(work, len(payload))
+        return self._writer.submit(work, len(entry.payload))
 
     def read(self, name: str, incarnation: str, after_seq: int, *, max_bytes: int) -> list[Entry]:
         """See `Store.read`."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from shoal_service.errors import NotReadyError, ServiceError, StoreError, StreamGoneError, UnknownStreamError
 from shoal_service.refining import write_window
 from shoal_service.settings import Settings
-from shoal_service.store import Checkpoint, EntryKind, References, Store
+from shoal_service.store import Checkpoint, EntryKind, NewEntry, References, Store
 from shoal_service.streams.refinement.adopt import AdoptionEntry
 from shoal_service.streams.refinement.job_lease import JobLease, JobLeases
 from shoal_service.streams.refinement.process import (
@@ -309,11 +309,9 @@ class RefinementWorker:
         if not lease.beat(None):
             raise StoppedError
         self._store.put_blob(*key, blob_key, blob)
-        references = References(blob_key, base.seq)
+        new = NewEntry(EntryKind.ADOPTION, entry.to_payload(), references=References(blob_key, base.seq))
         try:
-            appended = self._store.append(
-                *key, EntryKind.ADOPTION, entry.to_payload(), 0, budget_bytes=_NO_BUDGET, references=references
-            ).result()
+            appended = self._store.append(*key, new, budget_bytes=_NO_BUDGET).result()
         except StoreError:
             with contextlib.suppress(StoreError):
                 self._store.drop_blob(*key, blob_key)

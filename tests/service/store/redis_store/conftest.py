@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.redis_server import RedisServer, running_redis
-from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, SourceStep
+from shoal_service.store import Appended, Checkpoint, EntryKind, IdempotencyKey, NewEntry, SourceStep
 from shoal_service.store.redis import RedisStore
 
 PLENTY = 1 << 40
@@ -36,8 +36,8 @@ class Hand:
         budget_bytes: int = PLENTY,
     ) -> Future[Appended]:
         asked = IdempotencyKey(key, b"digest of " + payload) if key is not None else None
-        options: dict[str, Any] = {"budget_bytes": budget_bytes, "idempotency": asked, "source": source}
-        return self.store.append(*self.key, EntryKind.BATCH, payload, n_points, **options)
+        entry = NewEntry(EntryKind.BATCH, payload, n_points, idempotency=asked, source=source)
+        return self.store.append(*self.key, entry, budget_bytes=budget_bytes)
 
     def add(self, payload: bytes = b"x", n_points: int = 1, **options: Any) -> Appended:
         return self.post(payload, n_points, **options).result(120)

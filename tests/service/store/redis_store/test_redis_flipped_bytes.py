@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal_service.errors import LogGapError, StoreError, StoreFormatError
-from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind
+from shoal_service.store import AccessKey, Checkpoint, DeadLetter, EntryKind, NewEntry
 from shoal_service.store.redis.keys import FORMAT_VERSION, registry_keys, stream_keys
 
 pytestmark = pytest.mark.redis
@@ -156,7 +156,9 @@ def test_a_changed_dead_letter_is_named(hand: Any, keys: Any, client: Any) -> No
 
 
 def test_changed_settings_are_named(hand: Any, keys: Any, client: Any) -> None:
-    hand.store.append(*hand.key, EntryKind.SETTINGS, b"x", 0, budget_bytes=1 << 30, settings=b'{"a": 1}').result(120)
+    hand.store.append(*hand.key, NewEntry(EntryKind.SETTINGS, b"x", settings=b'{"a": 1}'), budget_bytes=1 << 30).result(
+        120
+    )
     assert hand.store.get_stream("s").settings == b'{"a": 1}'
     hand.lead()
     hand.store.replace_settings(*hand.key, hand.epoch, b'{"a": 1}', b'{"a": 2}')
@@ -289,7 +291,7 @@ def test_high_water_marks_survive_their_processes(
     with pytest.raises(LogGapError, match=r"entry 5 was acknowledged .* remove .*shoal.high-water.redis-\*"):
         late.tail(*first.key)
     with pytest.raises(LogGapError, match="entry 5 was acknowledged"):
-        late.append(*first.key, EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result(120)
+        late.append(*first.key, NewEntry(EntryKind.BATCH, b"x", 1), budget_bytes=1 << 40).result(120)
     late.close()
     late = open_store(marks_folder=tmp_path)  # its own file was taken over, and says the same
     with pytest.raises(LogGapError):

@@ -9,7 +9,7 @@ import pytest
 
 from harness.waiting import eventually
 from shoal_service.errors import OverloadedError, StaleWriterError, StoreUnavailableError, StreamGoneError
-from shoal_service.store import Appended, DeadLetter, EntryKind
+from shoal_service.store import Appended, DeadLetter, EntryKind, NewEntry
 from shoal_service.store.redis import RedisStore, pubsub
 
 pytestmark = pytest.mark.redis
@@ -148,7 +148,7 @@ def test_a_mark_ends_with_its_learner(pair: Any, open_store: Any, hand_of: Any) 
 def append_elsewhere(url: str, prefix: str, n: int) -> None:
     store = RedisStore(url, prefix=prefix)
     for _ in range(n):
-        store.append("s", "inc-s", EntryKind.BATCH, b"x", 1, budget_bytes=1 << 40).result(120)
+        store.append("s", "inc-s", NewEntry(EntryKind.BATCH, b"x", 1), budget_bytes=1 << 40).result(120)
     store.close()
 
 

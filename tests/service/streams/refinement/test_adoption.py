@@ -19,7 +19,7 @@ from shoal_service.errors import (
     UnknownRefinementError,
 )
 from shoal_service.logs import make_log
-from shoal_service.store import EntryKind
+from shoal_service.store import EntryKind, NewEntry
 from shoal_service.streams.events import EventPlace
 from shoal_service.streams.learner import keyed_records
 from shoal_service.streams.record_index import RecordReader
@@ -234,10 +234,8 @@ async def test_two_workers_at_one_refinement_do_no_harm(
     words = AdoptionEntry.from_payload(adoption.payload)
     from shoal_service.store import References
 
-    works.store.append(
-        "s", stream.record.incarnation, EntryKind.ADOPTION, adoption.payload, 0, budget_bytes=1 << 40,
-        references=References(words.blob, words.base_seq),
-    ).result(120)  # fmt: skip
+    entry = NewEntry(EntryKind.ADOPTION, adoption.payload, references=References(words.blob, words.base_seq))
+    works.store.append("s", stream.record.incarnation, entry, budget_bytes=1 << 40).result(120)
     stream.view_source.appended(0, 0, 0)
     assert await works.state() == expected
     feed = stream.view_source.feed
