@@ -9,6 +9,8 @@ import struct
 import zlib
 from numbers import Integral
 
+from shoal_service.store.contract import AccessKey
+
 _HALVES = struct.Struct(">II")
 _EXACT = (int, str, bytes, float, type(None))
 
@@ -17,6 +19,11 @@ def row_checksum(payload_crc: int, *fields: object) -> bytes:
     """Return the checksum of a row, from the CRC-32 of its payload and its fields."""
     plain = [field if type(field) in _EXACT else _plain(field) for field in fields]
     return _HALVES.pack(payload_crc, zlib.crc32(repr((payload_crc, plain)).encode("utf-8", "backslashreplace")))
+
+
+def access_key_checksum(key: AccessKey) -> bytes:
+    """Return the checksum of an access key, without the time of its last use."""
+    return row_checksum(zlib.crc32(key.body), key.id, key.name, key.digest, key.created_at)
 
 
 def _plain(field: object) -> object:

@@ -1,7 +1,6 @@
 """Access keys in Redis, with a number that grows with every change of them."""
 
 import logging
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,7 +78,7 @@ class AccessKeys:
 
 
 def _value(key: AccessKey) -> bytes:
-    return msgspec.msgpack.encode([key.name, key.digest, key.body, key.created_at, _checksum(key)])
+    return msgspec.msgpack.encode([key.name, key.digest, key.body, key.created_at, checksums.access_key_checksum(key)])
 
 
 def parse_access_key(key_id: str, value: bytes) -> AccessKey:
@@ -89,13 +88,9 @@ def parse_access_key(key_id: str, value: bytes) -> AccessKey:
             value, type=tuple[str, bytes, bytes, float, bytes]
         )
         key = AccessKey(key_id, name, digest, body, created_at)
-        if checksum == _checksum(key):
+        if checksum == checksums.access_key_checksum(key):
             return key
     except (msgspec.MsgspecError, ValueError):
         name, created_at = "", 0.0
     _log.warning(rules.damaged_access_key(key_id))
     return AccessKey(key_id, name, b"", b"", created_at)
-
-
-def _checksum(key: AccessKey) -> bytes:
-    return checksums.row_checksum(zlib.crc32(key.body), key.id, key.name, key.digest, key.created_at)

@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-import zlib
 from collections.abc import Mapping
 
 from shoal_service.store import checksums, rules
@@ -29,7 +28,9 @@ def put(tx: Transaction, key: AccessKey, only: bool) -> None:
     """Store a key, as `Store.put_access_key`."""
     others = tx.db.execute("SELECT count(*) FROM access_keys WHERE id != ?", (key.id,)).fetchone()[0]
     rules.check_key_limit(others, only)
-    tx.db.execute("INSERT OR REPLACE INTO access_keys VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, _checksum(key)))
+    tx.db.execute(
+        "INSERT OR REPLACE INTO access_keys VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, checksums.access_key_checksum(key))
+    )
     _count_change(tx)
 
 
@@ -51,13 +52,8 @@ def _count_change(tx: Transaction) -> None:
     tx.db.execute("UPDATE access_version SET version = version + 1")
 
 
-def _checksum(key: AccessKey) -> bytes:
-    """Return the checksum of a key, without the time of its last use."""
-    return checksums.row_checksum(zlib.crc32(key.body), key.id, key.name, key.digest, key.created_at)
-
-
 def _checked(key: AccessKey, checksum: object) -> AccessKey:
-    if checksum == _checksum(key):
+    if checksum == checksums.access_key_checksum(key):
         return key
     _log.warning(rules.damaged_access_key(key.id))
     return key._replace(digest=b"", body=b"")
