@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from shoal_service.cli import options
 from shoal_service.cli.connect import Connecting, OnBadMessage
 from shoal_service.cli.exits import CommandError
-from shoal_service.cli.ingest_sources import Texts, ingest_source, open_rows, recorded
+from shoal_service.cli.ingest_sources import TextOptions, ingest_source, open_rows, recorded
 from shoal_service.cli.output import check_target, count, for_people, print_json, progress_bar, stderr_console
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def ingest(
         raise CommandError(
             "--text needs --embed, and --embed and --keep-text need --text; write --text --embed hashing"
         )
-    texts = None if embed is None else Texts(embed, keep_text)
+    texts = None if embed is None else TextOptions(embed, keep_text)
     if source is not None or follow:
         if wait or idempotency_key or settings or on_bad is OnBad.REPORT:
             raise CommandError(
@@ -200,7 +200,7 @@ def _opened(
     report: Path | None,
     takes_holes: "Callable[[], bool]",
     categories: "Callable[[], Categories]",
-    texts: "Texts | None",
+    texts: "TextOptions | None",
 ) -> "Iterator[PointFile | TextFile]":
     from shoal_service.cli.readers import BadRows
 

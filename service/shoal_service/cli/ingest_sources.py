@@ -25,7 +25,7 @@ def ingest_source(
     connecting: Connecting,
     fields: options.FieldColumns,
     reading: options.Reading,
-    texts: "Texts | None",
+    texts: "TextOptions | None",
 ) -> None:
     """Send the points of a file with their positions."""
 
@@ -65,14 +65,14 @@ def ingest_source(
     typer.echo(f"{count(stored, 'point')} stored in stream {server.stream or 'default'}")
 
 
-def open_rows(file: str, reading: "ReadOptions", bad: "BadRows", texts: "Texts | None") -> "PointFile | TextFile":
+def open_rows(file: str, reading: "ReadOptions", bad: "BadRows", texts: "TextOptions | None") -> "PointFile | TextFile":
     """Open a file of points, or of texts."""
     from shoal_service.cli.readers import open_points
 
     return open_points(file, reading, bad) if texts is None else texts.open(file, bad)
 
 
-class Texts(NamedTuple):
+class TextOptions(NamedTuple):
     """Embedder of texts, and how it is called."""
 
     embed: str
@@ -87,7 +87,7 @@ class Texts(NamedTuple):
 
 @contextmanager
 def recorded(
-    client: "Client", server: options.Server, texts: "Texts | None", create: bool, settings: list[str]
+    client: "Client", server: options.Server, texts: "TextOptions | None", create: bool, settings: list[str]
 ) -> Iterator[None]:
     """Record the embedder of the texts with the stream, and check it."""
     if texts is not None:

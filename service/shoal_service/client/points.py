@@ -16,7 +16,7 @@ from shoal.errors import NotFiniteError, counted
 from shoal.points.arrays import MAX_MAGNITUDE, check_finite, largest_magnitude, unmasked
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.record_points import FieldLists, Records, fields_of, joined_fields
-from shoal_service.client.text_columns import Texts, columns_of_texts, holds_texts, texts_in_place, with_places
+from shoal_service.client.text_columns import TextColumns, columns_of_texts, holds_texts, texts_in_place, with_places
 
 Table: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     fields: FieldLists | None = None
     names: tuple[str, ...] | None = None
     """Names of the columns, where the source has them."""
-    texts: Texts = ()
+    texts: TextColumns = ()
     """The texts of the columns that hold some. In `x`, which is of float64 then, a text is its place here."""
 
     @property
@@ -152,7 +152,7 @@ class Batcher:
         x = _joined([table for table, _ in self._held], first_row)
         fields = joined_fields([(fields, table.shape[0]) for table, fields in self._held])
         self._held, self._n_held = [], 0
-        texts: Texts = ()
+        texts: TextColumns = ()
         if x.dtype == object or self._text_columns:
             x, texts = with_places(x, self._text_columns or frozenset(), first_row, self._names, holes=self._holes)
         check_rows(x, first_row, self._names, holes=self._holes)

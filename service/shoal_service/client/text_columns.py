@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shoal_service.client.errors import BadPointsError
 
-Texts: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
+TextColumns: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
 """Columns of texts with their distinct texts, in the order in which they come."""
 
 MAX_TEXT = 200
@@ -32,7 +32,7 @@ def columns_of_texts(table: npt.NDArray[Any], *, holes: bool) -> frozenset[int]:
 
 def with_places(
     table: npt.NDArray[Any], columns: frozenset[int], first_row: int, names: Sequence[str] | None, *, holes: bool
-) -> tuple[npt.NDArray[np.float64], Texts]:
+) -> tuple[npt.NDArray[np.float64], TextColumns]:
     """The table (n, D) of objects as numbers, with the place of each text among the texts of its column; and these.
 
     `columns` hold texts, the others numbers. With `holes`, None and NaN are missing values. Raises BadPointsError with
@@ -74,7 +74,7 @@ def _check(value: Any, text: bool, row: int, column: object, holes: bool) -> Non
         )
 
 
-def texts_in_place(x: npt.NDArray[Any], texts: Texts) -> npt.NDArray[Any]:
+def texts_in_place(x: npt.NDArray[Any], texts: TextColumns) -> npt.NDArray[Any]:
     """The table (n, D) as objects, with the texts in the place of their places."""
     table = x.astype(object)
     for column, words in texts:

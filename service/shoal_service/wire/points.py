@@ -20,7 +20,7 @@ Table: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
 """(N, D), column indices ascending within each row; values finite, |x| <= 1e150, zeros allowed."""
 
-Texts: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
+TextColumns: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
 """Columns of texts with their distinct texts, in the order in which they come."""
 
 MAX_MAGNITUDE = 1e150
@@ -38,7 +38,7 @@ class Points(NamedTuple):
     """Keys, times and payloads of the points. None where no point has any."""
     names: tuple[str, ...] | None = None
     """Names of the columns, as they were sent. None where the body holds none."""
-    texts: "Texts | None" = None
+    texts: "TextColumns | None" = None
     """The texts of the columns that hold some. In `x` a text is its place here. None where the body holds none."""
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.errors import InputError
 from shoal_service.errors import RequestError
 from shoal_service.wire.formats.log_payload import fields_from_log, from_log, to_log
-from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits
+from shoal_service.wire.points import Body, Points, Table, TextColumns, WireLimits
 from shoal_service.wire.record_columns import RecordColumns
 
 _LENGTH = struct.Struct("<I")
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
     dtype: str = "<f8"
     log_bytes: int | None = None
     names: tuple[str, ...] | None = None
-    texts: Texts | None = None
+    texts: TextColumns | None = None
     fault: Fault | None = None
 
 

@@ -17,7 +17,7 @@ from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMedi
 from shoal_service.wire.feature_names import errors_naming_features
 from shoal_service.wire.formats.arrow_fields import fields_of_batch, is_text, joined, values_of, without_dictionary
 from shoal_service.wire.formats.text_rows import places_of
-from shoal_service.wire.points import Body, Points, Table, Texts, WireLimits, check_shape, check_values
+from shoal_service.wire.points import Body, Points, Table, TextColumns, WireLimits, check_shape, check_values
 from shoal_service.wire.record_columns import RecordColumns
 from shoal_service.wire.record_fields import checked_fields
 
@@ -132,7 +132,7 @@ def _without_dictionaries(pa: Any, batch: Batch, features: Sequence[int]) -> Bat
 
 def _without_texts(
     pa: Any, batches: list[Batch], features: Sequence[int], holes: bool
-) -> tuple[list[Batch], Texts | None]:
+) -> tuple[list[Batch], TextColumns | None]:
     """The batches with numbers in the place of texts, and the texts by the place of their column among the features."""
     found = []
     for place, i in enumerate(features):

@@ -20,7 +20,7 @@ from shoal_service.wire.points import (
     MAX_MAGNITUDE,
     Body,
     Table,
-    Texts,
+    TextColumns,
     WireLimits,
     check_shape,
     check_values,
@@ -59,7 +59,7 @@ def table_of(rows: Sequence[Sequence[Any]], limits: WireLimits) -> Table:
     return x
 
 
-def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, Texts | None]:
+def table_with_texts(rows: Sequence[Sequence[Any]], limits: WireLimits) -> tuple[Table, TextColumns | None]:
     """Make the table (N, D) of `rows`, as float64, and the texts of the columns that hold some; None where none does.
 
     Raises as `table_of`, and NotNumericError for a column of texts and numbers, or for texts where the stream has none.
@@ -108,7 +108,7 @@ def places_of(values: Sequence[Any], column: int, *, holes: bool = False) -> tup
     return [places.get(text) for text in values], texts
 
 
-def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: WireLimits) -> Texts | None:
+def checked_texts(given: Sequence[tuple[int, list[str]]], x: Table, limits: WireLimits) -> TextColumns | None:
     """Check the texts of columns of a table (N, D): distinct texts of 1 to 200 characters for the number of a column.
     The values of such a column are places among its texts, or NaN where the stream accepts missing values.
 
