@@ -60,10 +60,10 @@ def inspect_server(url: str, prefix: str = "shoal", timeout_s: float = 10.0) -> 
                 f"redis at {connections.where} holds format {int(version)}, this shoal reads formats up to "
                 f"{FORMAT_VERSION}; use the shoal that wrote it"
             )
-        look = _Look(connections, keys, prefix)
+        look = _StoreLook(connections, keys, prefix)
         found = look.all()
         if found:
-            found = [finding for finding in _Look(connections, keys, prefix).all() if finding in found]
+            found = [finding for finding in _StoreLook(connections, keys, prefix).all() if finding in found]
         (learners,) = connections.ask(("ZCARD", keys.learners))
         where = f"redis at {connections.where}, prefix {prefix!r}"
         return Inspection(where, int(version or FORMAT_VERSION), learners > 0, look.summaries, found, look.notes)
@@ -72,21 +72,30 @@ def inspect_server(url: str, prefix: str = "shoal", timeout_s: float = 10.0) -> 
 
 
 class _Look:
+    """One look at a server."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def _ask(self, *command: Any) -> Any:
+        """The reply to one command."""
+        return self._connections.ask(command)[0]
+
+    def _hash(self, key: str) -> dict[bytes, bytes]:
+        """Fields and values of a hash."""
+        flat = self._ask("HGETALL", key)
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+class _StoreLook(_Look):
     """One reading of the whole store."""
 
     def __init__(self, connections: Connections, keys: RegistryKeys, prefix: str) -> None:
-        self._connections = connections
+        super().__init__(connections)
         self._registry = keys
         self._prefix = prefix
         self.summaries: list[inspection.StreamSummary] = []
         self.notes: list[str] = []
-
-    def _ask(self, *command: Any) -> Any:
-        return self._connections.ask(command)[0]
-
-    def _hash(self, key: str) -> dict[bytes, bytes]:
-        flat = self._ask("HGETALL", key)
-        return {flat[i]: flat[i + 1] for i in range(0, len(flat), 2)}
 
     def all(self) -> list[Finding]:
         """Read everything, and return the findings."""
@@ -134,23 +143,16 @@ class _Look:
                 )
 
 
-class _StreamLook:
+class _StreamLook(_Look):
     """One reading of one stream."""
 
     def __init__(self, connections: Connections, keys: StreamKeys, name: str) -> None:
-        self._connections = connections
+        super().__init__(connections)
         self._keys = keys
         self._name = name
         self._unreadable: list[str] = []
         self._orphans: list[str] = []
         self._runs: set[str] = set()  # blobs that something refers to
-
-    def _ask(self, *command: Any) -> Any:
-        return self._connections.ask(command)[0]
-
-    def _hash(self, key: str) -> dict[bytes, bytes]:
-        flat = self._ask("HGETALL", key)
-        return {flat[i]: flat[i + 1] for i in range(0, len(flat), 2)}
 
     def facts(self) -> StreamFacts:
         """Read everything that the stream holds."""
