@@ -14,7 +14,7 @@ from shoal_service.cli.exits import CommandError
 from shoal_service.cli.groups import grouped
 
 if TYPE_CHECKING:
-    from shoal_service.cli.connectors import MessageDecoder, SourceReader
+    from shoal_service.cli.connectors import BadMessages, MessageDecoder, SourceReader
     from shoal_service.client import Client
 
 SOURCE, MESSAGES, PROCESS = "Source", "Messages", "Process"
@@ -146,7 +146,7 @@ def decoder_of(
 ) -> "MessageDecoder":
     """Make the decoder of the messages of a source."""
     from shoal.errors import did_you_mean
-    from shoal_service.cli.connectors import BadMessages, MessageDecoder
+    from shoal_service.cli.connectors import MessageDecoder
     from shoal_service.cli.connectors.messages import MessageFormat
 
     try:
@@ -155,16 +155,24 @@ def decoder_of(
         names = [one.value for one in MessageFormat]
         advice = did_you_mean(decoding.form, names)
         raise CommandError(f"--format {decoding.form} is unknown; {advice}use one of {', '.join(names)}") from None
-    stops = on_bad is OnBadMessage.STOP
-    bad = BadMessages(
+    bad = bad_messages_of(server, client, name, on_bad, log)
+    features = lambda: server.n_features(client)  # noqa: E731
+    return MessageDecoder(form, bad, columns=decoding.columns, records=fields.columns(), n_features=features)
+
+
+def bad_messages_of(
+    server: options.Server, client: "Client", name: str, on_bad: OnBadMessage, log: Any
+) -> "BadMessages":
+    """Make what treats the records of a source that cannot be used."""
+    from shoal_service.cli.connectors import BadMessages
+
+    return BadMessages(
         name,
-        stops=stops,
+        stops=on_bad is OnBadMessage.STOP,
         takes_holes=lambda: server.takes_holes(client),
         categories=lambda: server.categories(client),
         log=log,
     )
-    features = lambda: server.n_features(client)  # noqa: E731
-    return MessageDecoder(form, bad, columns=decoding.columns, records=fields.columns(), n_features=features)
 
 
 _STOPPED_BY = (signal.SIGTERM, signal.SIGINT)
@@ -320,17 +328,9 @@ def parquet(
     """
 
     def reader_of(client: "Client", log: Any) -> "SourceReader":
-        from shoal_service.cli.connectors import BadMessages
         from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
 
-        stops = connecting.on_bad is OnBadMessage.STOP
-        bad = BadMessages(
-            str(folder),
-            stops=stops,
-            takes_holes=lambda: server.takes_holes(client),
-            categories=lambda: server.categories(client),
-            log=log,
-        )
+        bad = bad_messages_of(server, client, str(folder), connecting.on_bad, log)
         return ParquetFolderReader(
             folder, bad, log, columns=columns, records=fields.columns(), count=connecting.batch_size, once=once
         )

@@ -18,9 +18,9 @@ import httpx
 import msgspec
 
 from shoal_service.cli import options
-from shoal_service.cli.connect import Decoding, OnBadMessage, decoder_of
+from shoal_service.cli.connect import Decoding, OnBadMessage, bad_messages_of, decoder_of
 from shoal_service.cli.connectors.garbage import rare_collections
-from shoal_service.cli.connectors.messages import BadMessages
+from shoal_service.cli.connectors.messages import BadMessages, MessageDecoder
 from shoal_service.cli.connectors.progress import STARTING, Progress
 from shoal_service.cli.connectors.steps import Connector, SourceReader
 from shoal_service.cli.exits import CommandError
@@ -116,79 +116,107 @@ def run(order: Order, out: IO[str]) -> bool:
 
 def reader_of(order: Order, client: Client, log: Any) -> SourceReader:
     """Make the reader of a source. Raises CommandError."""
-    given = order.settings
-    server, on_bad = options.Server(stream=order.stream), OnBadMessage(given["on_bad"])
-    fields = options.FieldColumns(**{name: given[name] for name in options.FieldColumns._fields})
+    make = _READERS.get(order.kind)
+    if make is None:
+        raise CommandError(f"this version has no source of the kind {order.kind!r}")
+    return make(_ReaderParts(order, client, log))
 
-    def bad(name: str) -> BadMessages:
-        return BadMessages(
-            name,
-            stops=on_bad is OnBadMessage.STOP,
-            takes_holes=lambda: server.takes_holes(client),
-            categories=lambda: server.categories(client),
-            log=log,
-        )
 
-    def decoder(name: str) -> Any:
-        decoding = Decoding(given["format"], given["columns"])
-        return decoder_of(server, client, name, decoding, fields, on_bad, log)
+class _ReaderParts:
+    """What readers of several kinds are made of, as an order names it."""
 
-    match order.kind:
-        case "redis-stream":
-            from shoal_service.cli.connectors.redis_stream import RedisStreamReader
+    def __init__(self, order: Order, client: Client, log: Any) -> None:
+        self.order, self.log = order, log
+        self.given = order.settings
+        self.fields = options.FieldColumns(**{name: self.given[name] for name in options.FieldColumns._fields})
+        self._server, self._client = options.Server(stream=order.stream), client
+        self._on_bad = OnBadMessage(self.given["on_bad"])
 
-            return RedisStreamReader(
-                given["redis_url"],
-                given["keys"],
-                decoder("redis stream"),
-                log,
-                field=given["field"],
-                start=given["from"],
-                count=given["batch_size"],
-                group=given["group"],
-                key_field=given["key_field"],
-                entry_time=given["entry_time"],
-                public_only=order.public_only,
-            )
-        case "kafka":
-            from shoal_service.cli.connectors.kafka import KafkaReader
+    def decoder(self, name: str) -> MessageDecoder:
+        """The decoder of the messages of a source."""
+        decoding = Decoding(self.given["format"], self.given["columns"])
+        return decoder_of(self._server, self._client, name, decoding, self.fields, self._on_bad, self.log)
 
-            return KafkaReader(
-                given["brokers"],
-                given["topics"],
-                decoder("kafka"),
-                log,
-                group=given["group"] or f"shoal-{order.stream}",
-                from_end=given["from_end"],
-                count=given["batch_size"],
-                message_key=given["message_key"],
-                message_time=given["message_time"],
-                settings=given["set"],
-            )
-        case "parquet":
-            from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
+    def bad_messages(self, name: str) -> BadMessages:
+        """What treats the records that cannot be used."""
+        return bad_messages_of(self._server, self._client, name, self._on_bad, self.log)
 
-            place = _places(order)
-            return ParquetFolderReader(
-                place(Path(given["folder"])),
-                bad(given["folder"]),
-                log,
-                columns=given["columns"],
-                records=fields.columns(),
-                count=given["batch_size"],
-                place=place,
-            )
-        case "file":
-            from shoal_service.cli.connectors.follow import FileFollower
-            from shoal_service.cli.connectors.lines import LineDecoder
+    def n_features(self) -> int | None:
+        """The number of features of the stream. None where it is not known."""
+        return self._server.n_features(self._client)
 
-            path, rows = given["path"], given["batch_size"]
-            reading = options.Reading(given["format"], given["columns"], None, given["header"], given["delimiter"])
-            read = reading.options(rows, lambda: server.n_features(client), fields.columns())
-            lines = LineDecoder(path, read, bad(path))
-            place = _places(order)
-            return FileFollower(place(Path(path)), lines, log, count=rows, place=place)
-    raise CommandError(f"this version has no source of the kind {order.kind!r}")
+
+def _redis_stream(parts: _ReaderParts) -> SourceReader:
+    from shoal_service.cli.connectors.redis_stream import RedisStreamReader
+
+    given = parts.given
+    return RedisStreamReader(
+        given["redis_url"],
+        given["keys"],
+        parts.decoder("redis stream"),
+        parts.log,
+        field=given["field"],
+        start=given["from"],
+        count=given["batch_size"],
+        group=given["group"],
+        key_field=given["key_field"],
+        entry_time=given["entry_time"],
+        public_only=parts.order.public_only,
+    )
+
+
+def _kafka(parts: _ReaderParts) -> SourceReader:
+    from shoal_service.cli.connectors.kafka import KafkaReader
+
+    given = parts.given
+    return KafkaReader(
+        given["brokers"],
+        given["topics"],
+        parts.decoder("kafka"),
+        parts.log,
+        group=given["group"] or f"shoal-{parts.order.stream}",
+        from_end=given["from_end"],
+        count=given["batch_size"],
+        message_key=given["message_key"],
+        message_time=given["message_time"],
+        settings=given["set"],
+    )
+
+
+def _parquet(parts: _ReaderParts) -> SourceReader:
+    from shoal_service.cli.connectors.parquet_folder import ParquetFolderReader
+
+    given, place = parts.given, _places(parts.order)
+    return ParquetFolderReader(
+        place(Path(given["folder"])),
+        parts.bad_messages(given["folder"]),
+        parts.log,
+        columns=given["columns"],
+        records=parts.fields.columns(),
+        count=given["batch_size"],
+        place=place,
+    )
+
+
+def _file(parts: _ReaderParts) -> SourceReader:
+    from shoal_service.cli.connectors.follow import FileFollower
+    from shoal_service.cli.connectors.lines import LineDecoder
+
+    given = parts.given
+    path, rows = given["path"], given["batch_size"]
+    reading = options.Reading(given["format"], given["columns"], None, given["header"], given["delimiter"])
+    read = reading.options(rows, parts.n_features, parts.fields.columns())
+    lines = LineDecoder(path, read, parts.bad_messages(path))
+    place = _places(parts.order)
+    return FileFollower(place(Path(path)), lines, parts.log, count=rows, place=place)
+
+
+_READERS: dict[str, Callable[[_ReaderParts], SourceReader]] = {
+    "redis-stream": _redis_stream,
+    "kafka": _kafka,
+    "parquet": _parquet,
+    "file": _file,
+}
 
 
 def _places(order: Order) -> Callable[[Path], Path]:
