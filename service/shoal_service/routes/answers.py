@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal_service.problems import Problem
-from shoal_service.streams import Label, LearntRows, PublishedView, texts_of
+from shoal_service.streams import Label, LearntRows, PublishedView, Stream, texts_of
 from shoal_service.wire import Head
 
 JSON = "application/json"
@@ -31,6 +31,11 @@ def time_text(unix_s: float | None) -> str | None:
 def head_of(view: PublishedView) -> Head:
     """First fields of every answer about a stream."""
     return Head(view.stream, view.incarnation, view.log_offset)
+
+
+def stream_head(stream: Stream) -> dict[str, Any]:
+    """First fields of an answer about a stream that shows no view."""
+    return {"stream": stream.name, "incarnation": stream.record.incarnation}
 
 
 def learnt_columns(rows: LearntRows, labels: Mapping[int, Label]) -> dict[str, Any]:

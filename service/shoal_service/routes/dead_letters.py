@@ -9,11 +9,11 @@ from starlette.responses import Response
 from shoal_service.access import READ, WRITE
 from shoal_service.errors import NotReadyError, NotRequeueableError, UnknownDeadLetterError
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, stream_head
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.store import DeadLetterHead
-from shoal_service.streams import Stream, StreamLetter
+from shoal_service.streams import StreamLetter
 from shoal_service.wire import encode, first_points
 from shoal_service.wire.models import DeadLetterOut, DeadLettersOut, RequeueOut
 
@@ -31,7 +31,7 @@ Seq = Annotated[int, Path(ge=1, le=2**53, description="Number of the entry in th
 async def listed(request: Request) -> Response:
     """All dead letters of the stream, without their points. Each is stored durably and stays."""
     stream, heads = await service_of(request).dead_letters.all(stream_of(request))
-    return json_answer(encode({**_of(stream), "dead_letters": [_row(head) for head in heads]}))
+    return json_answer(encode({**stream_head(stream), "dead_letters": [_row(head) for head in heads]}))
 
 
 @endpoints.get(
@@ -51,7 +51,7 @@ async def one(
     points = await service.compute(len(found.letter.payload), _points, found, limit)
     letter = found.letter
     head = DeadLetterHead(letter.seq, letter.log_offset, letter.n_points, len(letter.payload), letter.reason)
-    return json_answer(encode({**_of(found.stream), **_row(head), "points": points}))
+    return json_answer(encode({**stream_head(found.stream), **_row(head), "points": points}))
 
 
 @endpoints.post(
@@ -77,10 +77,6 @@ async def requeue(request: Request, seq: Seq) -> Response:
         "log_offset": receipt.log_offset,
     }
     return json_answer(encode(answer), 202, {"Idempotency-Replayed": "true"} if receipt.replayed else {})
-
-
-def _of(stream: Stream) -> dict[str, Any]:
-    return {"stream": stream.name, "incarnation": stream.record.incarnation}
 
 
 def _row(head: DeadLetterHead) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from shoal_service.errors import (
     UnknownRefinementError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer
+from shoal_service.routes.answers import json_answer, stream_head
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import IdempotencyKeyHeader, service_of, stream_of
 from shoal_service.streams import Refinement, Stream
@@ -79,7 +79,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
 async def recent(request: Request) -> Response:
     """The newest hundred refinements, including running and queued ones."""
     stream, found = await service_of(request).refinements.recent(stream_of(request))
-    return json_answer(encode({**_head(stream), "refinements": [_row(one) for one in found]}))
+    return json_answer(encode({**stream_head(stream), "refinements": [_row(one) for one in found]}))
 
 
 @endpoints.get(
@@ -101,12 +101,8 @@ async def one(
     return json_answer(encode(_out(stream, found)))
 
 
-def _head(stream: Stream) -> dict[str, Any]:
-    return {"stream": stream.name, "incarnation": stream.record.incarnation}
-
-
 def _out(stream: Stream, refinement: Refinement) -> dict[str, Any]:
-    return {**_head(stream), **_row(refinement)}
+    return {**stream_head(stream), **_row(refinement)}
 
 
 def _row(refinement: Refinement) -> dict[str, Any]:

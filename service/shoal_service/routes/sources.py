@@ -13,7 +13,7 @@ from shoal_service.errors import (
     UnknownSourceError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer, time_text
+from shoal_service.routes.answers import json_answer, stream_head, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import SourceStatus, shown_settings
@@ -45,7 +45,7 @@ async def listed(request: Request) -> Response:
     the sources that the service runs itself. Secrets are never shown.
     """
     positions, stream, found = await service_of(request).sources.configured(stream_of(request))
-    fields = {"stream": stream.name, "incarnation": stream.record.incarnation}
+    fields = stream_head(stream)
     held = [one._asdict() for one in positions]
     return json_answer(encode({**fields, "sources": held, "configured": [_shown(one) for one in found]}))
 

@@ -12,7 +12,7 @@ from shoal_service.errors import (
     UnknownWebhookError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import json_answer, time_text
+from shoal_service.routes.answers import json_answer, stream_head, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import EventPlace, WebhookStatus, event_id
@@ -42,7 +42,7 @@ Name = Annotated[
 async def listed(request: Request) -> Response:
     """All webhooks of the stream and how far each is. Secrets are never shown."""
     stream, found = await service_of(request).webhooks.all(stream_of(request))
-    fields = {"stream": stream.name, "incarnation": stream.record.incarnation}
+    fields = stream_head(stream)
     return json_answer(encode({**fields, "webhooks": [_shown(status) for status in found]}))
 
 

@@ -50,7 +50,7 @@ class SourceService:
     async def configured(self, name: str) -> tuple[list[SourcePosition], Stream, list[SourceStatus]]:
         """All positions of a stream, and its configured sources by name. Raises UnknownStreamError."""
         stream, positions = await self.all(name)
-        documents = self._of(stream)
+        documents = self._documents(stream)
         sources = await asyncio.to_thread(documents.all)
         states = await asyncio.to_thread(documents.states, sources) if sources else []
         return (
@@ -65,7 +65,7 @@ class SourceService:
     async def one(self, stream_name: str, name: str) -> SourceStatus:
         """One configured source. Raises UnknownStreamError, UnknownSourceError."""
         stream, positions = await self.all(stream_name)
-        documents = self._of(stream)
+        documents = self._documents(stream)
         source = await asyncio.to_thread(documents.get, name)
         state = await asyncio.to_thread(documents.state, source)
         return SourceStatus(stream, source, state, [one for one in positions if one.source == name])
@@ -81,7 +81,7 @@ class SourceService:
         check_definition(name, kind, settings, self._rules)
         stream = await self._streams.get(stream_name)
         asked = SourceDefinition(str(uuid.uuid4()), 1, name, kind, enabled, dict(settings), time.time())
-        created = await asyncio.to_thread(self._of(stream).put, asked)
+        created = await asyncio.to_thread(self._documents(stream).put, asked)
         self._notify(stream.name, stream.record.incarnation)
         return await self.one(stream_name, name), created
 
@@ -89,7 +89,7 @@ class SourceService:
         """Let a source run, or not. Raises UnknownStreamError, UnknownSourceError."""
         self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
-        await asyncio.to_thread(self._of(stream).enable, name, enabled)
+        await asyncio.to_thread(self._documents(stream).enable, name, enabled)
         self._notify(stream.name, stream.record.incarnation)
         return await self.one(stream_name, name)
 
@@ -100,7 +100,7 @@ class SourceService:
         self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
         try:
-            await asyncio.to_thread(lambda: self._of(stream).delete(name, keep_positions=keep_positions))
+            await asyncio.to_thread(lambda: self._documents(stream).delete(name, keep_positions=keep_positions))
         except UnknownSourceError:
             if keep_positions:
                 raise
@@ -114,8 +114,8 @@ class SourceService:
         """
         self._streams.refuse_when_stopping()
         stream = await self._streams.get(name)
-        if await asyncio.to_thread(self._of(stream).forget, source, partition):
+        if await asyncio.to_thread(self._documents(stream).forget, source, partition):
             self._notify(stream.name, stream.record.incarnation)
 
-    def _of(self, stream: Stream) -> SourceDocuments:
+    def _documents(self, stream: Stream) -> SourceDocuments:
         return SourceDocuments(self._store, stream.name, stream.record.incarnation)

@@ -62,7 +62,7 @@ class WebhookService:
         asked = Webhook(
             str(uuid.uuid4()), name, url, tuple(dict.fromkeys(events)), secret, time.time(), (begins.seq, begins.nth)
         )
-        documents = self._of(stream)
+        documents = self._documents(stream)
         webhook, created = await asyncio.to_thread(documents.put, asked)
         self._notify(stream.name, stream.record.incarnation)
         return WebhookStatus(stream, webhook, await asyncio.to_thread(documents.state, webhook)), created
@@ -70,7 +70,7 @@ class WebhookService:
     async def all(self, stream_name: str) -> tuple[Stream, list[WebhookStatus]]:
         """The webhooks of a stream, by name. Raises UnknownStreamError."""
         stream = await self._streams.get(stream_name)
-        documents = self._of(stream)
+        documents = self._documents(stream)
         webhooks = await asyncio.to_thread(documents.all)
         states = await asyncio.to_thread(documents.states, webhooks)
         return stream, [WebhookStatus(stream, *each) for each in zip(webhooks, states, strict=True)]
@@ -78,7 +78,7 @@ class WebhookService:
     async def one(self, stream_name: str, name: str) -> WebhookStatus:
         """One webhook, with its dead deliveries. Raises UnknownStreamError, UnknownWebhookError."""
         stream = await self._streams.get(stream_name)
-        documents = self._of(stream)
+        documents = self._documents(stream)
         webhook = await asyncio.to_thread(documents.get, name)
         state = await asyncio.to_thread(documents.state, webhook)
         return WebhookStatus(stream, webhook, state, await asyncio.to_thread(documents.dead, webhook))
@@ -87,8 +87,8 @@ class WebhookService:
         """Delete a webhook with its dead deliveries. Raises UnknownStreamError, UnknownWebhookError."""
         self._streams.refuse_when_stopping()
         stream = await self._streams.get(stream_name)
-        await asyncio.to_thread(self._of(stream).delete, name)
+        await asyncio.to_thread(self._documents(stream).delete, name)
         self._notify(stream.name, stream.record.incarnation)
 
-    def _of(self, stream: Stream) -> WebhookDocuments:
+    def _documents(self, stream: Stream) -> WebhookDocuments:
         return WebhookDocuments(self._store, stream.name, stream.record.incarnation)

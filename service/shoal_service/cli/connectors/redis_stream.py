@@ -111,10 +111,10 @@ class RedisStreamReader:
         field = self._field
         if self._key_field is None:
             keys = None
-            values = [f[1] if len(f) == 2 and f[0] == field else _of(f, field) for _, f in entries]
+            values = [f[1] if len(f) == 2 and f[0] == field else _value_of(f, field) for _, f in entries]
         else:
-            keys = [_of(fields, self._key_field) for _, fields in entries]
-            values = [_of(fields, field) for _, fields in entries]
+            keys = [_value_of(fields, self._key_field) for _, fields in entries]
+            values = [_value_of(fields, field) for _, fields in entries]
         ids = _Ids(key, entries)
         times = [int(entry.partition(b"-")[0]) / 1000.0 for entry, _ in entries] if self._entry_time else None
         points = self._decoder.decode(Messages(ids, values, keys, times))
@@ -234,7 +234,7 @@ class _Ids(Sequence[str]):
         return f"{self._key} {self._entries[i][0].decode()}"
 
 
-def _of(fields: list[bytes], name: bytes) -> bytes | None:
+def _value_of(fields: list[bytes], name: bytes) -> bytes | None:
     """Return the value of a field of an entry. None where it has none."""
     for i in range(0, len(fields), 2):
         if fields[i] == name:

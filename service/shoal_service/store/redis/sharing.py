@@ -58,14 +58,14 @@ class RedisSharing:
         self._shown = Subscription(connections, keys.shown)
         self._asked = Subscription(connections, keys.asked)
 
-    def _of(self, name: str, incarnation: str) -> StreamKeys:
+    def _stream_keys(self, name: str, incarnation: str) -> StreamKeys:
         return stream_keys(self._prefix, name, incarnation)
 
     # -- leases
 
     def acquire_lease(self, name: str, incarnation: str, owner: str, ttl_s: float) -> int | None:
         """See `Sharing.acquire_lease`. The writer sends it, because the epoch is durable."""
-        keys = self._of(name, incarnation)
+        keys = self._stream_keys(name, incarnation)
         of = (keys.meta, keys.log, keys.checkpoints, keys.blobs, keys.needs, keys.named, keys.lease)
 
         def parse(reply: list[Any], resent: bool) -> int | None:
@@ -78,7 +78,7 @@ class RedisSharing:
 
     def renew_leases(self, owner: str, leases: Sequence[Lease], ttl_s: float) -> list[Collection[str] | ServiceError]:
         """See `Sharing.renew_leases`."""
-        keys = [self._of(lease.name, lease.incarnation) for lease in leases]
+        keys = [self._stream_keys(lease.name, lease.incarnation) for lease in leases]
         renew = script("renew_lease")
         commands = [
             renew.command((k.meta, k.lease, k.view), owner, lease.epoch, _ms(ttl_s))
@@ -97,11 +97,13 @@ class RedisSharing:
 
     def release_lease(self, name: str, incarnation: str, owner: str) -> None:
         """See `Sharing.release_lease`."""
-        self._run("release_lease", (self._of(name, incarnation).lease,), owner, self._keys.asked, REGISTRY_CHANGED)
+        self._run(
+            "release_lease", (self._stream_keys(name, incarnation).lease,), owner, self._keys.asked, REGISTRY_CHANGED
+        )
 
     def without_leader(self, records: Sequence[StreamRecord]) -> list[StreamRecord]:
         """See `Sharing.without_leader`."""
-        leases = [("EXISTS", self._of(r.name, r.incarnation).lease) for r in records]
+        leases = [("EXISTS", self._stream_keys(r.name, r.incarnation).lease) for r in records]
         found = self._connections.ask(*leases) if leases else []
         return [record for record, there in zip(records, found, strict=True) if not there]
 
@@ -109,7 +111,7 @@ class RedisSharing:
 
     def publish_view(self, name: str, incarnation: str, epoch: int, head: bytes, blobs: Sequence[Blob]) -> bool:
         """See `Sharing.publish_view`. New blobs are sent first, for a small view in the same exchange."""
-        keys = self._of(name, incarnation)
+        keys = self._stream_keys(name, incarnation)
         sending: list[Command] = []
         for blob in blobs:
             cut = pieces(blob.data) if blob.data is not None else []
@@ -131,7 +133,7 @@ class RedisSharing:
 
     def published_heads(self, streams: Iterable[tuple[str, str]]) -> list[PublishedHead]:
         """See `Sharing.published_heads`. It takes one exchange."""
-        keys = [self._of(*stream) for stream in streams]
+        keys = [self._stream_keys(*stream) for stream in streams]
         asked = [q for k in keys for q in (("HMGET", k.meta, "seq", "settings"), ("HGET", k.view, "head"))]
         replies = self._connections.ask(*asked) if asked else []
         return [
@@ -141,7 +143,7 @@ class RedisSharing:
 
     def fetch_view(self, name: str, incarnation: str, have: Collection[str]) -> View | None:
         """See `Sharing.fetch_view`. A view that was replaced meanwhile is read again from the start."""
-        keys = self._of(name, incarnation)
+        keys = self._stream_keys(name, incarnation)
         for _ in range(_TORN_READS):
             ((head, runs),) = self._connections.ask(("HMGET", keys.view, "head", "runs"))
             if head is None or runs is None:
@@ -168,14 +170,14 @@ class RedisSharing:
 
     def put_learnt_rows(self, name: str, incarnation: str, epoch: int, seq: int, rows: bytes) -> None:
         """See `Sharing.put_learnt_rows`."""
-        keys = self._of(name, incarnation)
+        keys = self._stream_keys(name, incarnation)
         of = (keys.meta, keys.labels(seq))
         reply = self._run("put_labels", of, epoch, rows, LEARNT_ROWS_KEPT_MS, self._keys.shown, keys.tag)
         accept(reply, name, incarnation, epoch)
 
     def get_learnt_rows(self, name: str, incarnation: str, seqs: Sequence[int]) -> list[bytes | None]:
         """See `Sharing.get_learnt_rows`."""
-        keys = self._of(name, incarnation)
+        keys = self._stream_keys(name, incarnation)
         return (
             cast("list[bytes | None]", self._connections.ask(*(("GET", keys.labels(seq)) for seq in seqs)))
             if seqs
@@ -184,13 +186,13 @@ class RedisSharing:
 
     def newest_checkpoint(self, name: str, incarnation: str, least_seq: int) -> Checkpoint | None:
         """See `Sharing.newest_checkpoint`."""
-        return checkpoints.newest(self._connections, self._of(name, incarnation), least_seq)
+        return checkpoints.newest(self._connections, self._stream_keys(name, incarnation), least_seq)
 
     # -- requests of readers
 
     def send_request(self, request: ReaderRequest) -> None:
         """See `Sharing.send_request`."""
-        tag = self._of(request.name, request.incarnation).tag
+        tag = self._stream_keys(request.name, request.incarnation).tag
         self._connections.ask(("PUBLISH", self._keys.asked, f"{tag} {request.seq} {request.log_offset} {request.what}"))
 
     def on_published(self, callback: Callable[[tuple[str, str] | None], None]) -> None:

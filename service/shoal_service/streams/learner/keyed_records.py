@@ -58,7 +58,7 @@ class KeyedRecords:
 
     def add(self, entry: Entry, info: "AssimilateInfo | None", settings: "StreamSettings") -> None:
         """Add what an applied entry says of records. An entry that was added before adds nothing."""
-        writer = self._of()
+        writer = self._open_writer()
         if entry.seq <= writer.seq:
             return
         if entry.kind is EntryKind.FORGET:
@@ -72,7 +72,7 @@ class KeyedRecords:
 
     def reassign(self, entry: Entry, working: WorkingState, is_dead_letter: Callable[[int], bool]) -> None:
         """Assign the records of the window again, after a refinement was adopted by `entry`. Raises StoreError."""
-        writer = self._of()
+        writer = self._open_writer()
         if entry.seq <= writer.seq or writer.empty:
             return
         entries = entries_between(self._store, self._stream, working.window.past, entry.seq - 1, max_bytes=READ_BYTES)
@@ -80,26 +80,26 @@ class KeyedRecords:
 
     def flush(self, working: WorkingState) -> None:
         """Write what was added, as of this state. Raises StoreError; then it is written later."""
-        self._of().flush(working.seq, _limits(working), time.time())
+        self._open_writer().flush(working.seq, _limits(working), time.time())
 
     @property
     def full(self) -> bool:
         """Whether so much was added that it is to be written now."""
-        return self._of().full
+        return self._open_writer().full
 
     def flush_if_full(self, working: WorkingState) -> None:
         """Begin to write what was added if it is much. Raises StoreError, as `flush`."""
         if self.full:
-            self._of().begin_flush(working.seq, _limits(working), time.time())
+            self._open_writer().begin_flush(working.seq, _limits(working), time.time())
 
     def join_runs(self) -> bool:
         """Join some of what was written, so that readers look in few places. For a quiet moment. Whether it did.
 
         Raises StoreError.
         """
-        return self._of().join_runs()
+        return self._open_writer().join_runs()
 
-    def _of(self) -> RecordWriter:
+    def _open_writer(self) -> RecordWriter:
         assert self._writer is not None, "records are loaded before entries are applied"
         return self._writer
 

@@ -364,10 +364,10 @@ def test_a_replay_begins_after_the_write_that_is_under_way() -> None:
     store: Any = SimpleNamespace(read_pages=lambda name, incarnation, places: pages.read(places), write_pages=write)
     records = KeyedRecords(store, StreamRecord("s", "incarnation", b"{}", 0.0))
     records.load(1)
-    records._of().add(made([b"a"], 1))
-    records._of().begin_flush(1, PLENTY, 0.0)
+    records._open_writer().add(made([b"a"], 1))
+    records._open_writer().begin_flush(1, PLENTY, 0.0)
     records.load(1)
-    assert records._of().seq == 1
+    assert records._open_writer().seq == 1
 
 
 @pytest.mark.usefixtures("small")
