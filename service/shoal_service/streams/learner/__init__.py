@@ -4,7 +4,8 @@ It has a thread of its own (`own_thread`), or turns in threads that many learner
 
 The way of an entry: `thread` reads it from the log; `apply` makes the next state of it; `publisher` shows that state;
 `checkpoints` makes it durable. `retry_policy` decides what happens when the store or the machine fails, `dead_letters`
-what happens when an entry itself cannot be applied. `LocalSource` gives the views to the requests of this process.
+what happens when an entry itself cannot be applied. `window_position` follows the place of the window in the log.
+`LocalSource` gives the views to the requests of this process.
 """
 
 from shoal_service.streams.learner.apply import resume, view_of

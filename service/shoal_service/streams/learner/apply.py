@@ -13,6 +13,13 @@ import numpy as np
 from shoal.errors import ShapeError
 from shoal_service.refining import learnt_times, rows_of
 from shoal_service.store import Checkpoint, Entry, EntryKind
+from shoal_service.streams.learner.window_position import (
+    WindowPosition,
+    window_after_entries,
+    window_after_entry,
+    window_begins_after,
+    window_offsets_of,
+)
 from shoal_service.streams.learnt_rows import LEARNT, LearntRows
 from shoal_service.streams.monitor import Monitor, Observed, decode_monitor, new_monitor, observe_inplace
 from shoal_service.streams.names import recorded_settings, settings_after
@@ -30,18 +37,6 @@ if TYPE_CHECKING:
     from shoal.sequential import AssimilateInfo
 
 
-class WindowPosition(NamedTuple):
-    """Position of a state's window in the log: the entries that a checkpoint asks the store to keep.
-
-    A state counts the beginning of its window in points seen. That count differs from the log's own after dead letters
-    and restores, so the position is updated entry by entry. Entries after `past` hold every row since the mark where
-    the window begins; `mid`, since the later mark.
-    """
-
-    past: int
-    mid: int
-
-
 class WorkingState(NamedTuple):
     """A state and its position in the log.
 
@@ -57,14 +52,6 @@ class WorkingState(NamedTuple):
     """The entries that hold the rows of the state's window."""
     monitor: Monitor
     """What is watched beside the state."""
-
-
-class StateOffsets(NamedTuple):
-    """Points seen by a state, and the offsets of its earlier statistics."""
-
-    points_seen: int
-    past: int | None
-    mid: int | None
 
 
 class EntryEffect(NamedTuple):
@@ -328,39 +315,3 @@ _APPLY = {
     EntryKind.ADOPTION: _adoption,
     EntryKind.FORGET: _forget,
 }
-
-
-def window_begins_after(seq: int) -> WindowPosition:
-    """The position of a window that begins after entry `seq`."""
-    return WindowPosition(seq, seq)
-
-
-def window_offsets_of(state: "MixtureState") -> StateOffsets:
-    """The offsets of a state, copied before the state is consumed."""
-    past, mid = state.past, state.mid
-    return StateOffsets(state.points_seen, None if past is None else past.offset, None if mid is None else mid.offset)
-
-
-def window_after_entry(
-    position: WindowPosition, before: StateOffsets, after: "MixtureState", seq: int
-) -> WindowPosition:
-    """The position once entry `seq` has led from a state with the offsets `before` to the state `after`."""
-    return window_after_entries(position, before, after, [(after.points_seen, seq)])
-
-
-def window_after_entries(
-    position: WindowPosition, before: StateOffsets, after: "MixtureState", ends: list[tuple[int, int]]
-) -> WindowPosition:
-    """The same for entries one after another, at least one: points seen at the end of each, and its number."""
-    if after.settings.window_rows == 0:
-        return window_begins_after(ends[-1][1])
-    if after.past is None or after.mid is None:  # no earlier statistics yet: the first will be where the rows begin
-        return position
-    known = [(before.points_seen, ends[0][1] - 1), *ends]
-    if before.past is not None and before.mid is not None:
-        known += [(before.past, position.past), (before.mid, position.mid)]
-
-    def entry_of(offset: int) -> int:
-        return max((entry for start, entry in known if start <= offset), default=position.past)
-
-    return WindowPosition(entry_of(after.past.offset), entry_of(after.mid.offset))

@@ -121,7 +121,7 @@ def test_the_place_of_a_window_is_where_its_first_row_lies() -> None:
     """Against a plain count of every point, over marks that move inside of entries, with letters and restores."""
     from types import SimpleNamespace
 
-    from shoal_service.streams.learner.apply import StateOffsets, window_after_entry, window_begins_after
+    from shoal_service.streams.learner.window_position import StateOffsets, window_after_entry, window_begins_after
 
     rng = np.random.default_rng(5)
     for _ in range(50):
