@@ -143,7 +143,7 @@ def _report(method: str, problem: Problem, solution: Solution) -> dict[str, Any]
         "copies": problem.copies,
         "tail_mass": float(solution.tail_mass),
         "rounds": int(solution.rounds),
-        **{name: value for name, value in solution.report.items() if name not in ("method",)},
+        **solution.report,
     }
 
 

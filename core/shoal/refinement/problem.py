@@ -44,8 +44,7 @@ class Problem(NamedTuple):
     live: Any
     """Statistics of past and window together, T rows, as in the stream; the search starts there."""
     reestimate_prior: bool
-    """Whether the prior is estimated again (prior `auto` or `hierarchical`); False keeps the
-    user's."""
+    """Whether the prior is estimated again (prior `auto` or `hierarchical`). False keeps the user's."""
     hierarchical: bool = False
     """Whether the whole prior of covariances is estimated too."""
     confirmed: bool = False
@@ -85,7 +84,7 @@ class Solution(NamedTuple):
     changed: bool
     """Whether the structure differs: a component was split, joined or removed."""
     report: dict[str, Any]
-    """Facts for people: counts of moves, components before and after, whether the prior changed."""
+    """Facts for people: counts of moves, and whether the prior changed."""
 
     @property
     def worthwhile(self) -> bool:

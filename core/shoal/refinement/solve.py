@@ -117,8 +117,6 @@ def _solution(problem: Problem, data: WindowData, before: Found, found: Found) -
             "splits": found.splits,
             "joins": found.joins,
             "prior_changed": family != problem.family,
-            "components_before": before.state.n_components,
-            "components_after": state.n_components,
         },
     )
 
