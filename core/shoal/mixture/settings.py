@@ -120,8 +120,8 @@ class StreamSettings:
 
     lateness: str | None = None
     """Where the half-life is a time: the most by which a record may be older than the newest one, as text such as
-    "10m". A service refuses older ones. None: each is taken, with the weight that its age deserves. The library takes
-    each."""
+    "10m". A service refuses older ones. None: each is accepted, with the weight that its age deserves. The library
+    accepts each."""
 
     warmup_points: int = 1_000
     """Rows from which the auto prior, location and scale are estimated, in 1..1,000,000."""

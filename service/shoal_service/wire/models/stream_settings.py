@@ -69,7 +69,7 @@ class StreamIn(WireModel):
     of the records decide. null: nothing is forgotten."""
     lateness: str | None = None
     """With a half-life that is a time: a record that is older than the newest one by more than this time, such as
-    `10m`, is refused. null: every record is taken, with the weight that its age deserves."""
+    `10m`, is refused. null: every record is accepted, with the weight that its age deserves."""
     missing: Literal["refuse", "marginal"] | None = None
     """A missing value: an error (the default), or the point is scored by its other features and learnt by its
     expected statistics. Part of the shape."""
