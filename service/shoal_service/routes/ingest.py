@@ -1,7 +1,7 @@
 """POST /ingest: accept points and store them durably."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import Query
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from shoal_service.routes.answers import json_answer, learnt_columns
 from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
-from shoal_service.routes.service import IdempotencyKeyHeader, Level, Timeout, key_of, service_of, stream_of
+from shoal_service.routes.service import IdempotencyKeyHeader, Level, Service, Timeout, key_of, service_of, stream_of
 from shoal_service.store import SourceStep, fault_of
 from shoal_service.streams import ClusterChoice, Label, LearntRows, Receipt, cluster_ids_of
 from shoal_service.wire import encode, record_columns
@@ -161,18 +161,32 @@ async def ingest(
             incarnation=incarnation,
             may_create=limits.may_create,
         )
-    learnt = await service.streams.learnt_rows(receipt, wait_s) if wait else None
+    return _answer(receipt, await _learnt(service, receipt, wait_s, level) if wait else None)
+
+
+class _Learnt(NamedTuple):
+    """What became of the points of a batch."""
+
+    rows: LearntRows
+    labels: Mapping[int, Label]
+    """Labels of components by id."""
+    clusters: list[int | None] | None
+    """Cluster of each point, where the request asks for clusters."""
+
+
+async def _learnt(service: Service, receipt: Receipt, wait_s: float, level: Level) -> _Learnt | None:
+    """Wait until a batch is learnt. None after the timeout."""
+    rows = await service.streams.learnt_rows(receipt, wait_s)
+    if rows is None:
+        return None
     clusters = None
-    if learnt is not None and level == "cluster":
-        view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
-        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, learnt["component"], ClusterChoice())
-    labels = {} if learnt is None else await service.streams.shown_labels(name)
-    return _answer(receipt, learnt, clusters, labels)
+    if level == "cluster":
+        view = await service.streams.view(receipt.stream, min_offset=None, timeout_s=wait_s)
+        clusters = await service.compute(ALWAYS_IN_THREAD, cluster_ids_of, view, rows["component"], ClusterChoice())
+    return _Learnt(rows, await service.streams.shown_labels(receipt.stream), clusters)
 
 
-def _answer(
-    receipt: Receipt, learnt: LearntRows | None, clusters: list[int | None] | None, labels: Mapping[int, Label]
-) -> Response:
+def _answer(receipt: Receipt, learnt: _Learnt | None) -> Response:
     answer: dict[str, Any] = {
         "stream": receipt.stream,
         "incarnation": receipt.incarnation,
@@ -180,8 +194,8 @@ def _answer(
         "log_offset": receipt.log_offset,
     }
     if learnt is not None:
-        answer |= learnt_columns(learnt, labels)
-    if clusters is not None:
-        answer["clusters"] = clusters
+        answer |= learnt_columns(learnt.rows, learnt.labels)
+        if learnt.clusters is not None:
+            answer["clusters"] = learnt.clusters
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     return json_answer(encode(answer), 202 if learnt is None else 200, headers)
