@@ -386,11 +386,9 @@ class Stream:
         return await _completed(self._restore(blob, settings, idempotency))
 
     async def _restore(self, blob: bytes, settings: "StreamSettings", idempotency: IdempotencyKey | None) -> Receipt:
-        if (failure := self.view_source.failure) is not None:  # the entry would come after the one that stopped it
-            raise LearnerStoppedError(
-                f"the learner of stream {self.name!r} has stopped ({failure}), so it would not restore a snapshot; "
-                "delete the stream first, and the restore then creates it again"
-            )
+        self._refuse_when_stopped(
+            "not restore a snapshot; delete the stream first, and the restore then creates it again"
+        )
         async with self._changing:
             await self.refresh()
             shape = self.settings
@@ -403,10 +401,15 @@ class Stream:
 
     def refuse_refinement_when_stopped(self) -> None:
         """Raise LearnerStoppedError where the learner has stopped: the refinement would wait for it without end."""
+        self._refuse_when_stopped(
+            "adopt no refinement; see the service's log, and restart the service when the cause is removed"
+        )
+
+    def _refuse_when_stopped(self, consequence: str) -> None:
+        """Raise LearnerStoppedError where the learner has stopped: a new entry comes after the one that stopped it."""
         if (failure := self.view_source.failure) is not None:
             raise LearnerStoppedError(
-                f"the learner of stream {self.name!r} has stopped ({failure}), so it would adopt no refinement; see "
-                "the service's log, and restart the service when the cause is removed"
+                f"the learner of stream {self.name!r} has stopped ({failure}), so it would {consequence}"
             )
 
     async def snapshot(self, timeout_s: float) -> Checkpoint:
