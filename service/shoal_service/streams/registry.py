@@ -102,16 +102,13 @@ class StreamRegistry:
         """A stream at this moment. A stream that was not used since the start begins to be loaded."""
         return await self.known.with_stream(name, _described)
 
-    async def list_all(self) -> list[StreamInfo]:
-        """All streams, by name. Does not load those that are learnt here and are not in memory."""
-        return (await self.list_page(None))[0]
-
     async def list_page(
         self, limit: int | None, after: str | None = None, wanted: Callable[[str], bool] = lambda name: True
     ) -> tuple[list[StreamInfo], str | None]:
         """The first `limit` streams that are wanted, by name, after the name `after`; and the last name of the page.
 
-        That name is None on the last page. Streams that are deleted meanwhile are left out.
+        `limit`: None for all. That name is None on the last page. Streams that are deleted meanwhile are left out.
+        Streams that are learnt here and are not in memory are not loaded.
         """
         records = await asyncio.to_thread(self._store.list_streams)
         names = [one.name for one in records if (after is None or one.name > after) and wanted(one.name)]

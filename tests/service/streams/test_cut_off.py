@@ -68,11 +68,11 @@ async def test_a_look_that_began_before_a_change_of_settings_does_not_bring_the_
         return found
 
     monkeypatch.setattr(type(running.store), "get_stream", slow)
-    listing = asyncio.create_task(registry.list_all())
+    listing = asyncio.create_task(registry.list_page(None))
     await asyncio.to_thread(asked.wait, 120)
     await registry.create_or_change("s", {"birth_threshold": 0.25})
     go.set()
-    (info,) = await listing
+    ((info,), _) = await listing
     assert stream.settings.birth_threshold == info.settings.birth_threshold == 0.25
     assert stream.record.settings.decode() == stream.settings.to_json()
 

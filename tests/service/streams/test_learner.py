@@ -163,7 +163,7 @@ async def test_an_idle_stream_says_after_a_start_what_it_holds_without_being_ask
     registry = running.begin()
     (stream,) = registry.known.loaded
     await eventually_async(lambda: stream.view_source.board.view is not None)
-    (info,) = await registry.list_all()
+    ((info,), _) = await registry.list_page(None)
     assert (info.status, info.summary.points_seen) == ("warming_up", 5)
 
 

@@ -100,13 +100,13 @@ async def test_a_stream_at_rest_is_listed_without_being_loaded_and_keeps_its_eve
     await registry.create("default", {"n_features": 2, "warmup_points": 20})
     await registry.ingest("default", Points(x, RecordFields(0.0, Texts.of(keys), None, None, None)))
     await final(registry)
-    view, (before,) = await registry.view("default", timeout_s=120), await registry.list_all()
+    view, (before,) = await registry.view("default", timeout_s=120), (await registry.list_page(None))[0]
     events = registry.known.loaded[0].view_source.feed.all()
     assert view.snapshot is not None
     assert view.snapshot.n_components >= 2
     assert events
     await eventually_async(lambda: learner(registry).resting)
-    (listed,) = await registry.list_all()
+    ((listed,), _) = await registry.list_page(None)
     assert listed == before
     assert learner(registry).resting
     assert registry.known.loaded[0].view_source.feed.all() == events
@@ -144,7 +144,7 @@ async def test_many_streams_share_a_few_threads_and_none_is_loaded_before_its_us
     running.close()
     monkeypatch.setattr(known_streams, "LOADED_AT_START", 0)
     registry = running.begin(max_streams=400)
-    listed = await registry.list_all()
+    listed, _ = await registry.list_page(None)
     assert {(info.status, info.tail.log_offset) for info in listed} == {("loading", 10)}
     assert all(each.resting for each in registry.known.learners.values())
     assert (await registry.view("s7", timeout_s=120)).points_seen == 10

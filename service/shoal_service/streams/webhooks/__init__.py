@@ -6,13 +6,12 @@ learns.
 """
 
 from shoal_service.streams.webhooks.attempt import key_of_secret, signature_of
-from shoal_service.streams.webhooks.definition import EVENT_KINDS, Webhook, check_url
+from shoal_service.streams.webhooks.definition import Webhook, check_url
 from shoal_service.streams.webhooks.documents import WebhookDocuments
 from shoal_service.streams.webhooks.sender import WebhookSender
 from shoal_service.streams.webhooks.state import DeadDelivery, DeliveryState
 
 __all__ = [
-    "EVENT_KINDS",
     "DeadDelivery",
     "DeliveryState",
     "Webhook",

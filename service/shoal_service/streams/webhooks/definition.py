@@ -8,13 +8,6 @@ import msgspec
 from shoal_service.addresses import is_private_name
 from shoal_service.errors import ParameterError
 
-EVENT_KINDS = (
-    "born", "merged", "pruned", "split", "returned", "refined", "restored", "adopted", "refused", "capacity", "prior",
-    "rescaled", "drift", "novelty-rate", "cluster-born", "cluster-gone", "cluster-merged", "cluster-split",
-    "cluster-regrouped", "cluster-renamed",
-)  # fmt: skip
-"""Events that a webhook may ask for. Every webhook also gets `gap`, when events are lost."""
-
 
 class Webhook(NamedTuple):
     """Address that gets some events of a stream."""
