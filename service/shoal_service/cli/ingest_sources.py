@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from shoal_service.cli import options
-from shoal_service.cli.connect import Connecting, OnBadMessage, run_connector
+from shoal_service.cli.connect import Connecting, OnBadMessage, bad_messages_of, run_connector
 from shoal_service.cli.output import count
 
 if TYPE_CHECKING:
@@ -34,32 +34,31 @@ def ingest_source(
             return _reader_of(client, log)
 
     def _reader_of(client: "Client", log: Any) -> "SourceReader":
-        from shoal_service.cli.connectors import BadMessages
         from shoal_service.cli.connectors.follow import FileFollower
         from shoal_service.cli.connectors.lines import LineDecoder
         from shoal_service.cli.connectors.whole_file import WholeFileReader
         from shoal_service.cli.embedding import TextLines, embedder_of
         from shoal_service.cli.readers import BadRows
 
-        stops, holes = connecting.on_bad is OnBadMessage.STOP, lambda: server.takes_holes(client)
-        categories = lambda: server.categories(client)  # noqa: E731
         rows = connecting.batch_size
         read = reading.options(min(rows, 1000), lambda: server.n_features(client), fields.columns())
-        if follow and texts is not None:
-            bad = BadMessages(file, stops=stops, takes_holes=holes, categories=categories, log=log)
+        if follow:
+            bad = bad_messages_of(server, client, file, connecting.on_bad, log)
+            if texts is None:
+                return FileFollower(Path(file), LineDecoder(file, read, bad), log, count=rows)
             lines = TextLines(embedder_of(texts.embed), bad, Path(file).name, keep=texts.keep)
             return FileFollower(Path(file), lines, log, count=rows)
-        if follow:
-            decoder = LineDecoder(
-                file, read, BadMessages(file, stops=stops, takes_holes=holes, categories=categories, log=log)
+
+        def opened() -> "PointFile | TextFile":
+            bad = BadRows(
+                "stdin" if file == "-" else file,
+                stops=connecting.on_bad is OnBadMessage.STOP,
+                takes_holes=lambda: server.takes_holes(client),
+                categories=lambda: server.categories(client),
             )
-            return FileFollower(Path(file), decoder, log, count=rows)
-        name = "stdin" if file == "-" else file
-        return WholeFileReader(
-            file,
-            lambda: open_rows(file, read, BadRows(name, stops=stops, takes_holes=holes, categories=categories), texts),
-            count=rows,
-        )
+            return open_rows(file, read, bad, texts)
+
+        return WholeFileReader(file, opened, count=rows)
 
     stored = run_connector(server, connecting, "follow", reader_of)
     typer.echo(f"{count(stored, 'point')} stored in stream {server.stream or 'default'}")
