@@ -5,7 +5,7 @@ import hashlib
 from typing import NamedTuple
 
 from shoal_service.errors import MalformedBodyError, NotRequeueableError
-from shoal_service.store import DeadLetter, DeadLetterHead, IdempotencyKey, Store
+from shoal_service.store import DeadLetter, DeadLetterHead, EntryKind, IdempotencyKey, NewEntry, Store
 from shoal_service.streams.known_streams import KnownStreams
 from shoal_service.streams.stream import Receipt, Stream
 from shoal_service.streams.stream_settings import check_points
@@ -65,4 +65,4 @@ class DeadLetterService:
         check_points(found.stream.settings, name, points)
         payload = found.letter.payload
         key = IdempotencyKey(f" dead letter {seq}", hashlib.sha256(payload).digest())
-        return await found.stream.append_batch(payload, points.n_points, key)
+        return await found.stream.append_batch(NewEntry(EntryKind.BATCH, payload, points.n_points, idempotency=key))

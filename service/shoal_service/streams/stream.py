@@ -226,31 +226,22 @@ class Stream:
         source: SourceStep | None,
         expected_settings: bytes | None = None,
     ) -> Receipt:
+        """`expected_settings`: those by which columns were ordered and levels numbered. None: points without names."""
         check_points(self.learnt_settings, self.name, points)
-        return await self.append_batch(to_log(points), points.n_points, idempotency, source, expected_settings)
-
-    async def append_batch(
-        self,
-        payload: bytes,
-        n_points: int,
-        idempotency: IdempotencyKey | None,
-        source: SourceStep | None = None,
-        expected_settings: bytes | None = None,
-    ) -> Receipt:
-        """Append checked points in the form that they have in the log. Raises as `Store.append`.
-
-        `expected_settings`: those by which columns were ordered and levels numbered.
-        """
-        receipt = await self._append(
+        return await self.append_batch(
             NewEntry(
                 EntryKind.BATCH,
-                payload,
-                n_points,
+                to_log(points),
+                points.n_points,
                 idempotency=idempotency,
                 expected_settings=expected_settings,
                 source=source,
             )
         )
+
+    async def append_batch(self, entry: NewEntry) -> Receipt:
+        """Append checked points in the form that they have in the log. Raises as `Store.append`."""
+        receipt = await self._append(entry)
         if not receipt.replayed:
             self.points_ingested += receipt.accepted
         return receipt

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import DeadLetteredError, StoreUnavailableError
-from shoal_service.store import EntryKind, IdempotencyKey
+from shoal_service.store import EntryKind, IdempotencyKey, NewEntry
 from shoal_service.streams.learner import apply
 from shoal_service.wire import Points, from_log, to_log
 
@@ -209,7 +209,7 @@ async def test_an_entry_of_another_width_is_not_learnt(running: Any, final: Any,
     await registry.ingest("default", batch(1.0))
     expected = await final(registry)
     stream = await registry.get("default")
-    await stream.append_batch(to_log(Points(np.zeros((5, n_features)))), 5, None)
+    await stream.append_batch(NewEntry(EntryKind.BATCH, to_log(Points(np.zeros((5, n_features)))), 5))
     assert await final(registry) == expected
     (letter,) = running.store.dead_letters("default", stream.record.incarnation)
     assert letter.reason == f"ShapeError: the entry has {n_features} features, the stream has 2"
