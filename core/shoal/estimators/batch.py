@@ -212,13 +212,12 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         x = self._checked(X, reset=True)
         n_init = check_starts(self.method, self.n_init)
         start = None if resp_init is None else _checked_start(resp_init, len(x))
-        own = {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
         self._fitted = fit_batch(
             known_family(self.family, feature_names_of(self)),
             self.method,
             x,
             concentration=check_positive("concentration", self.concentration),
-            settings=checked_settings(self.method, {**own, "resp_init": start}),
+            settings=checked_settings(self.method, {**self._own_choices, "resp_init": start}),
             n_init=1 if start is not None else n_init,
             rng=generator_of(self.random_state),
             callback=self.callback,
@@ -230,13 +229,12 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         check_dataset_method(self.method, check_starts(self.method, self.n_init))
         if resp_init is not None:
             raise SettingError("resp_init is for points in memory; leave it out for a data set on disk")
-        own = {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
         self._fitted = fit_batch_dataset(
             known_family(self.family, dataset.names),
             self.method,
             dataset,
             concentration=check_positive("concentration", self.concentration),
-            settings=checked_settings(self.method, own),
+            settings=checked_settings(self.method, self._own_choices),
             executor=executor_of(self.executor, self.n_jobs),
             rng=generator_of(self.random_state),
             callback=self.callback,
@@ -327,6 +325,11 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
+
+    @property
+    def _own_choices(self) -> dict[str, Any]:
+        """The parameters that only some methods read."""
+        return {name: getattr(self, name) for name in OWN_CHOICE if name != "resp_init"}
 
     def _publish(self, fitted: FittedBatch) -> None:
         fit, placed = fitted.fit, fitted.placed

@@ -146,20 +146,20 @@ def _check_scores(state: MixtureState) -> None:
 
 
 def _check_ids(state: MixtureState, n: int) -> None:
-    past = state.lineage
-    retired = past.ids.size
-    due = [(n,)] * 3 + [(retired,)] * 4 + [(retired + 1,), (past.successors.size,)]
-    arrays = [state.ids, state.born_at, state.last_seen_at, *past[:-1]]
+    lineage = state.lineage
+    retired = lineage.ids.size
+    due = [(n,)] * 3 + [(retired,)] * 4 + [(retired + 1,), (lineage.successors.size,)]
+    arrays = [state.ids, state.born_at, state.last_seen_at, *lineage[:-1]]
     for array, shape in zip(arrays, due, strict=True):
         require(
             array.shape == shape and array.dtype == np.int64, f"ids or offsets have shape {array.shape}, not {shape}"
         )
     require(0 <= state.next_id < MOST_POINTS, "next id is out of range")
-    every = np.concatenate([state.ids, past.ids, past.successors])
+    every = np.concatenate([state.ids, lineage.ids, lineage.successors])
     require(bool(((every >= 0) & (every < state.next_id)).all()), "an id was never given out")
-    require(np.unique(np.concatenate([state.ids, past.ids])).size == n + retired, "an id is used twice")
-    links = past.links
-    require(int(links[0]) == 0 and int(links[-1]) == past.successors.size, "links do not fit the successors")
+    require(np.unique(np.concatenate([state.ids, lineage.ids])).size == n + retired, "an id is used twice")
+    links = lineage.links
+    require(int(links[0]) == 0 and int(links[-1]) == lineage.successors.size, "links do not fit the successors")
     require(bool((np.diff(links) >= 0).all()), "links run backwards")
 
 
@@ -385,7 +385,7 @@ def _check_cache(family: AnyFamily, stats: Any, cache: AnyCache) -> None:
     own = cast(UpdatedByRankOne, family)
     with np.errstate(all="ignore"):
         scales = own.cache_scales(fresh)
-        plain = _reach(stats, fresh, scales) <= _FARTHEST * scales.resolution
+        plain = _extent(stats, fresh, scales) <= _FARTHEST * scales.resolution
         upright = own.cache_scales(cache).upright
     for name, field, due in zip(cache._fields, cache, fresh, strict=True):
         require(bool(np.isfinite(due).all()), f"statistics give a cache.{name} that is not finite")
@@ -413,7 +413,7 @@ def _check_exact(family: AnyFamily, fresh: Any, cache: Any) -> None:
         require(bool(close.all()), f"cache.{name} is not of the statistics")
 
 
-def _reach(stats: Any, fresh: AnyCache, scales: CacheScales) -> Any:
+def _extent(stats: Any, fresh: AnyCache, scales: CacheScales) -> Any:
     """(K,) largest distance of a component's mean and points from the origin, in standardised units."""
     spread = np.sqrt(np.abs(stats.scatter).reshape(len(stats.mass), -1).max(axis=1) / stats.mass)
     return np.maximum(np.abs(fresh.mean).max(axis=1), spread * scales.scatter_unit)

@@ -92,7 +92,7 @@ def learn_watched_inplace(
     events: list[Event] = []
     start = 0
     while start < len(x):
-        watch = begun(state) if state.watch is None else state.watch
+        watch = new_watch(state) if state.watch is None else state.watch
         stop = min(len(x), start + watch.next_look - state.points_seen)
         rows = slice(start, stop)
         _keep_inplace(watch, state.points_seen, x[rows])
@@ -119,7 +119,7 @@ def is_watched(state: MixtureState) -> bool:
     )
 
 
-def begun(state: MixtureState) -> ScaleWatch:
+def new_watch(state: MixtureState) -> ScaleWatch:
     """The watch from `points_seen` on. The next look has a whole stretch of rows before it."""
     rows = max(FEWEST_ROWS, min(MOST_ROWS, MOST_ELEMENTS // state.settings.n_features))
     first = next_look(state.points_seen + rows - 1)
@@ -370,4 +370,4 @@ def _named(
     children = np.unique(np.concatenate([fresh.ids[n_kept:n], state.live_ids[changing & keep], fresh.live_ids[now]]))
     event = Event(state.points_seen, "rescaled", tuple(parents.tolist()), tuple(children.tolist()))
     fresh = with_new_window(fresh._replace(next_id=next_id, lineage=lineage, archive=archive))
-    return fresh._replace(watch=begun(fresh)), [event]
+    return fresh._replace(watch=new_watch(fresh)), [event]
