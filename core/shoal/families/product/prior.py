@@ -154,7 +154,7 @@ class ProductPrior(Hyperparameters):
 
     def natural(self, params: Any) -> Array:
         """(K, P) those of the blocks beside one another."""
-        return np.hstack(self._of("natural", params))
+        return np.hstack(self._results("natural", params))
 
     def from_natural(self, natural: Array) -> Any:
         """Inverse of `natural`."""
@@ -168,7 +168,7 @@ class ProductPrior(Hyperparameters):
 
     def mean_params(self, params: Any) -> Array:
         """(K, P)."""
-        return np.hstack(self._of("mean_params", params))
+        return np.hstack(self._results("mean_params", params))
 
     def log_carrier(self, stats: Any) -> Array:
         """(K,)."""
@@ -229,15 +229,15 @@ class ProductPrior(Hyperparameters):
 
     def predictive_mean(self, params: Any) -> Array:
         """(K, D)."""
-        return self._in_columns(self._of("predictive_mean", params))
+        return self._in_columns(self._results("predictive_mean", params))
 
     def predictive_variance(self, params: Any) -> Array:
         """(K, D)."""
-        return self._in_columns(self._of("predictive_variance", params))
+        return self._in_columns(self._results("predictive_variance", params))
 
     def predictive_covariance(self, params: Any) -> Array:
         """(K, D, D), zero between blocks."""
-        parts = self._of("predictive_covariance", params)
+        parts = self._results("predictive_covariance", params)
         whole = np.zeros((len(parts[0]), self.n_features, self.n_features))
         for columns, part in zip(self.columns, parts, strict=True):
             whole[:, columns[:, None], columns] = part
@@ -255,7 +255,7 @@ class ProductPrior(Hyperparameters):
 
     def positions(self, stats: Any) -> Array:
         """(K, E) those of the blocks beside one another."""
-        return np.hstack(self._of("positions", stats))
+        return np.hstack(self._results("positions", stats))
 
     def coordinates(self, x: Array) -> Array:
         """(N, E) those of the blocks beside one another."""
@@ -349,20 +349,25 @@ class ProductPrior(Hyperparameters):
     # The blocks
 
     def _parts(self, x: Array) -> list[tuple[AnyFamily, Array]]:
+        """Each block with its columns of points x (N, D)."""
         table = _table(x)
         return [(block, table[:, columns]) for block, columns in zip(self.blocks, self.columns, strict=True)]
 
-    def _of(self, method: str, *values: Any) -> list[Any]:
+    def _results(self, method: str, *values: Any) -> list[Any]:
+        """The result of a method of each block, given its parts of `values`."""
         own = zip(self.blocks, *map(parted, values), strict=True)
         return [getattr(block, method)(*parts) for block, *parts in own]
 
     def _each(self, method: str, *values: Any) -> Any:
-        return joined(self._of(method, *values))
+        """These results, joined."""
+        return joined(self._results(method, *values))
 
     def _sum(self, method: str, values: Any) -> Array:
-        return np.asarray(sum(self._of(method, values)))
+        """The sum of these results."""
+        return np.asarray(sum(self._results(method, values)))
 
     def _scores(self, method: str, values: Any, x: Array) -> Array:
+        """The sum over the blocks of a method that takes a part of `values` and points."""
         own = zip(self._parts(x), parted(values), strict=True)
         return np.asarray(sum(getattr(block, method)(part, points) for (block, points), part in own))
 
