@@ -5,6 +5,9 @@ as data from an unknown sender, because a client may have sent them.
 
 A snapshot of format 1, from before refinements, is accepted too: its statistics become the past, and the window starts
 at its end. The same is done where statistics have the form that an earlier version gave them.
+
+Some names in the format are older than those in the code: `course` is the schedule of refinements, `marks` are the
+statistics at offsets, and `past` is the lineage.
 """
 
 from dataclasses import replace
@@ -51,7 +54,7 @@ _WEIGHTS = ".weights"
 _EARLIER = ("past", "mid")
 _OFFSET_NUMBERS: dict[str, type] = {"offset": int, "pruned_mass": float, "decayed_count": float}
 _ROWS = ("ids", "born_at", "last_seen_at")
-_PAST = Lineage._fields[:-1]
+_LINEAGE = Lineage._fields[:-1]
 _ARCHIVED = Archive._fields[:-1]
 _PARTITION_ROWS = ("born_at", "last_seen_at")
 _PARTITION_NUMBERS: dict[str, type] = {
@@ -83,7 +86,7 @@ def state_to_arrays(state: MixtureState, window: LearntPoints | None = None) -> 
     arrays |= {name: getattr(state, name)[:n] for name in _ROWS}
     arrays["pairs"] = state.pairs[:n, :n]
     arrays |= named_rows("buffer", state.buffer[:0] if state.frozen else state.buffer[: state.points_seen])
-    arrays |= {f"past.{name}": getattr(state.lineage, name) for name in _PAST}
+    arrays |= {f"past.{name}": getattr(state.lineage, name) for name in _LINEAGE}
     if state.lineage.stats is not None:
         arrays |= _named("past.stats", state.lineage.stats)
     header["course"] = state.schedule._asdict()
@@ -227,7 +230,7 @@ def _read(header: dict[str, Any], arrays: _Arrays) -> tuple[MixtureState, Learnt
         fields["archive"] = _archive(kind, arrays)
         fields["monitor"] = _typed("monitor", MisfitMonitor, arrays) if marks else None
     fields["round"] = _round(of_round, prior, arrays, bool(marks))
-    fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _PAST}, stats=past_stats)
+    fields["lineage"] = Lineage(**{name: arrays.pop(f"past.{name}") for name in _LINEAGE}, stats=past_stats)
     has_window = any(name.split(".")[0] == "window" for name in arrays)
     window = taken_rows("window", arrays, settings.domain, settings.n_features) if has_window else None
     require(not arrays, f"unknown arrays {sorted(arrays)}")
