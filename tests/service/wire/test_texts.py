@@ -48,6 +48,7 @@ def test_a_text_is_its_place_in_this_process_and_in_a_child(name: str) -> None:
     ("rows", "error", "words"),
     [
         ([[1.0, "a"], [2.0, 3.0]], NotNumericError, "row 1 holds 3.0 in column 1, which holds texts too"),
+        ([[1.0, "a"], ["x", "b"]], NotNumericError, 'row 1 holds "x" in column 0, which holds numbers too'),
         ([[1.0, "a"], [2.0, ""]], NotNumericError, "row 1 holds a text of 0 characters in column 1"),
         ([[1.0, "a"], [2.0, None]], NotNumericError, "row 1 holds null in column 1"),
         ([[1.0, "a"], [2.0, True]], NotNumericError, "row 1 holds true in column 1"),

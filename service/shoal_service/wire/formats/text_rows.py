@@ -92,8 +92,13 @@ def places_of(values: Sequence[Any], column: int, *, holes: bool = False) -> tup
         if holes and value is None:
             continue
         if not isinstance(value, str):
+            others = "texts"
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                first_text = next(i for i, other in enumerate(values) if isinstance(other, str))
+                if first_text > row:  # the rows before it agree
+                    row, value, others = first_text, values[first_text], "numbers"
             raise NotNumericError(
-                f"row {row} holds {shown(value)} in column {column}, which holds texts too; send one kind",
+                f"row {row} holds {shown(value)} in column {column}, which holds {others} too; send one kind",
                 row=row,
                 column=column,
             )
