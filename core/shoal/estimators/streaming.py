@@ -53,8 +53,9 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         Concentration of the Dirichlet process, > 0: the mass of a new component.
     prior : "auto", "hierarchical" or a prior of the family from `shoal.families`
         "auto" estimates standardisation and prior from the first `warmup_points` rows; results before are provisional.
-        Counts and binary features are not standardised. Features with repeated values in those rows are learnt with a
-        little noise, which sets a floor for their variances. Later ties, and ties under your own prior, get no floor.
+        Counts and binary features are not standardised. Features with repeated values in those rows, and linear
+        functions of others, are learnt with a little noise, which sets a floor for their variances. Later ties, and
+        ties under your own prior, get no floor.
         "hierarchical" is the same, and refinements learn the whole prior of the components' covariances (`gaussian`,
         `student`, `diagonal`).
     method : {"default", "sva", "sva-pm"}

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from harness.short_form import longer
+from shoal import StreamingDPMixture
 from shoal.mixture import to_bytes
 from shoal.sequential.prior.jitter import jitter_deviations, jittered, noise, normal_of
 
@@ -45,6 +46,25 @@ def test_a_feature_with_one_value_in_most_of_the_rows_gets_a_quarter_of_its_devi
 def test_a_constant_feature_gets_a_quarter_of_the_others_deviation() -> None:
     rows = np.random.default_rng(3).normal(size=(1_000, 4)) * [1.0, 0.0, 3.0, 9.0]
     assert jitter_deviations(rows)[1] == pytest.approx(rows[:, 2].std() / 4)
+
+
+def test_linear_functions_of_other_features_get_a_sixty_fourth_of_their_deviations() -> None:
+    x = np.random.default_rng(4).normal(size=(1_000, 4)) * [1.0, 2.0, 30.0, 1.0]
+    shares = x[:, :2] / 10.0 + 0.3
+    rows = np.column_stack([x[:, 2:], 32.0 + 1.8 * x[:, 2], shares, 1.0 - shares.sum(axis=1)])
+    expected = rows.std(axis=0) / 64 * [1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    np.testing.assert_allclose(jitter_deviations(rows), expected)
+    np.testing.assert_allclose(jitter_deviations(rows.astype(np.float32).astype(np.float64)), expected, rtol=1e-6)
+    assert not jitter_deviations(rows + 1e-3 * np.random.default_rng(5).normal(size=rows.shape)).any()
+    assert not jitter_deviations(np.random.default_rng(6).normal(size=(40, 50))).any()
+
+
+def test_groups_in_features_and_their_copies_stay_apart() -> None:
+    rng = np.random.default_rng(0)
+    side = rng.integers(3, size=4_000)
+    x = rng.normal(size=(4_000, 2)) + 6.0 * np.stack([side == 1, side == 2], axis=1)
+    model = StreamingDPMixture().fit(np.hstack([x, x]))
+    np.testing.assert_allclose(model.weights_, 1 / 3, atol=0.03)
 
 
 def test_few_rows_or_nothing_but_constants_get_none() -> None:
