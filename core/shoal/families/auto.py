@@ -58,14 +58,20 @@ def candidates_for(rows: Array) -> Candidates:
         if np.median(rows[rows > 0.0]) <= SMALL_COUNT:
             return Candidates(GammaPoisson.name, (BetaNegativeBinomial.name,), f"{what}, most are 0 or small")
         return Candidates(real, (), f"{what}, with {EMBEDDING} features or more, and most are 0 or large")
-    if d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all()):
+    shares = d > 1 and bool((rows >= 0.0).all()) and bool((np.abs(rows.sum(axis=1) - 1.0) <= FAULT).all())
+    if shares and bool((rows > 0.0).all()):
         what = "all rows are proportions: not negative, with the sum one"
         return Candidates(DirichletObservations.name, (real,), what, comparable=False)
     if d >= FEWEST_DIRECTIONS and bool((np.abs(np.sqrt((rows * rows).sum(axis=1)) - 1.0) <= FAULT).all()):
         return Candidates(VonMisesFisher.name, (real,), "all rows are unit vectors", comparable=False)
     if d >= EMBEDDING:
         return Candidates(real, (), f"rows are real numbers with {EMBEDDING} features or more")
-    return Candidates(real, (NormalInverseGamma.name, MultivariateStudent.name), "rows are real numbers")
+    what = (
+        "rows are proportions, some of them zero, where a Dirichlet has no density"
+        if shares
+        else "rows are real numbers"
+    )
+    return Candidates(real, (NormalInverseGamma.name, MultivariateStudent.name), what)
 
 
 def usual_candidates(n_features: int) -> tuple[str, ...]:

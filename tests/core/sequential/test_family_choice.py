@@ -68,6 +68,14 @@ def test_embeddings_and_domains_that_one_row_leaves():
     assert choose_family(few, StreamSettings(n_features=2)).reason.endswith("too few to compare families")
 
 
+def test_proportions_with_zeros_are_real_numbers_since_a_dirichlet_has_no_density_there():
+    counts = np.random.default_rng(0).multinomial(20, [0.5, 0.3, 0.15, 0.05], N)
+    assert (counts == 0).any()
+    choice = choose_family(counts / 20.0, StreamSettings(n_features=4))
+    assert choice.family == "gaussian"
+    assert "some of them zero" in choice.reason
+
+
 def test_whole_numbers_of_a_lattice_are_not_counts():
     """Deviation 1000 about far means: no Poisson law has it, and rounding says nothing."""
     rng = np.random.default_rng(1)
