@@ -157,6 +157,7 @@ Resolution = Annotated[
     Query(
         gt=0,
         le=1e12,
+        allow_inf_nan=False,
         description="More clusters for a higher value. 1 is the default without `n`, unless the components fall into "
         "connected groups.",
         examples=[2.0],

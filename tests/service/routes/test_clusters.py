@@ -88,6 +88,7 @@ async def test_what_cannot_be_asked_is_refused(running: Any, columns: np.ndarray
         ("/clusters?n=1000", 400, "at most"),
         ("/clusters?n=2&resolution=1", 400, "one of them"),
         ("/clusters?resolution=0", 400, "resolution"),
+        ("/clusters?resolution=nan", 400, "finite"),
         ("/clusters/999", 404, "not live"),
         (f"/clusters/{member}?n=1", 404, f"belongs to cluster {rows[0]['id']}"),
         ("/predict?x=1,2&n=3", 400, "level=cluster"),
