@@ -142,3 +142,20 @@ def test_start_within_one_cluster_leaves_room_for_others(d):
 def test_one_cluster_for_ever_is_one_component():
     model = StreamingDPMixture(refinement=None).fit(np.random.default_rng(10).normal(size=(4_000, 3)))
     assert model.masses_.max() > 3_990
+
+
+def test_an_id_among_the_features_is_told():
+    x, _ = clusters()
+    model = StreamingDPMixture(refinement=None).fit(np.column_stack([x[:1_100], np.arange(1_100)]))
+    assert reasons(model) == [
+        "1 feature of 4 rose with every row, as ids and times do; leave these out, and shuffle sorted rows"
+    ]
+
+
+def test_a_family_that_finds_no_groups_is_told():
+    """Words of long texts come in bursts, and almost every text is a Poisson component of its own."""
+    rng = np.random.default_rng(0)
+    texts = rng.poisson(rng.gamma(0.2, 20.0, size=(120, 60)))
+    (reason,) = reasons(StreamingDPMixture("poisson", warmup_points=120).fit(texts))
+    assert reason.startswith("120 rows became ")
+    assert reasons(StreamingDPMixture("poisson", warmup_points=120).fit(rng.poisson(5.0, size=(120, 60)))) == []

@@ -150,6 +150,7 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     n_rows = len(rows)
     rows, n_absurd = without_absurd(rows)
     d, varying = rows.shape[1], varying_columns(rows)
+    n_rising = int(np.count_nonzero((np.diff(rows, axis=0) > 0.0).all(axis=0)))
     n_constant = int(np.count_nonzero((rows == rows[:1]).all(axis=0)))
     jitter = jitter_deviations(rows)
     rows = np.asarray(jittered(rows, jitter, 0))
@@ -170,7 +171,7 @@ def _located(rows: Array, settings: StreamSettings, thorough: bool) -> AutoPrior
     prior = located_prior(settings.family, d, total, best.trial.variance, best.trial.dof)
     within = np.full(d, best.trial.variance**-0.5)  # a constant column has the prior's variance within, and no other
     within[varying] = best.within
-    findings = _findings(n_rows, n_absurd, n_constant, d, alone)
+    findings = _findings(n_rows, n_absurd, n_constant, d, alone, n_rising)
     return AutoPrior(location, scale * within, jitter, prior, findings)
 
 
@@ -179,13 +180,16 @@ def _one_component(labels: IntArray) -> bool:
     return int(np.bincount(labels).max()) >= ONE_COMPONENT * labels.size
 
 
-def _findings(n_rows: int, n_absurd: int, n_constant: int, d: int, alone: bool) -> tuple[str, ...]:
+def _findings(n_rows: int, n_absurd: int, n_constant: int, d: int, alone: bool, n_rising: int = 0) -> tuple[str, ...]:
     """What was found in `n_rows` rows of d features, in words."""
     found = []
     if n_absurd:
         found.append(f"{n_absurd} of {n_rows} rows hold extreme values and were set aside when the scale was estimated")
     if n_constant:
         found.append(f"{counted(n_constant, 'feature')} of {d} did not vary; their scale is a guess")
+    if n_rising:
+        rise = f"{counted(n_rising, 'feature')} of {d} rose with every row, as ids and times do"
+        found.append(f"{rise}; leave these out, and shuffle sorted rows")
     if alone:
         found.append("nearly all rows are of one component; others may lie far from it")
     return tuple(found)
