@@ -109,7 +109,8 @@ class Domain:
     def _check_form(self) -> None:
         if not self.sparse:
             raise ShapeError(
-                f"points are sparse, but this family needs {self.values} in a dense table; convert them with .toarray()"
+                f"points are sparse, but this family needs {self.values} in a dense table; convert them with "
+                ".toarray(), or name a family of counts"
             )
 
     def _check_table(self, x: Array, holes: bool) -> None:

@@ -190,9 +190,8 @@ def _check(state: MixtureState, rows: Rows) -> None:
     if settings.window_rows == 0:
         raise RefinementError("the stream keeps no window (window=0 or too few window_bytes); set one to refine")
     if not state.frozen or state.past is None:
-        raise RefinementError(
-            f"the stream is warming up ({state.points_seen} of {settings.warmup_points} rows); refine it afterwards"
-        )
+        needed = max(settings.warmup_points, state.next_refit)  # more where all rows so far are equal
+        raise RefinementError(f"the stream is warming up ({state.points_seen} of {needed} rows); refine it afterwards")
     due = state.points_seen - state.past.offset
     if len(rows) != due:
         raise RefinementError(f"{len(rows)} rows were given, but the window has {due}; give all rows since its start")

@@ -185,3 +185,10 @@ def test_searching_the_ids_gives_the_rows_of_labels(rows: tuple[np.ndarray, np.n
     distance = np.linalg.norm(x[:, None, :] - model.means_[None], axis=2)
     assert np.median(distance[np.arange(len(x)), at]) < 2.0
     assert model.covariances_.shape == (len(ids), 2, 2)
+
+
+def test_a_prolonged_warm_up_says_how_many_rows_it_awaits() -> None:
+    """It said "400 of 100 rows"."""
+    model = StreamingDPMixture(warmup_points=100).fit(np.ones((400, 2)))
+    with pytest.raises(RefinementError, match="400 of 800 rows"):
+        model.refine()
