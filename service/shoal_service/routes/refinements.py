@@ -30,6 +30,7 @@ endpoints = Endpoints("refinement")
 MAX_BODY_BYTES = 4096
 _REPORTED = (
     "window_rows",
+    "copies",
     "bound_before",
     "bound_after",
     "components_before",

@@ -68,6 +68,7 @@ async def test_a_refinement_is_asked_for_and_told_of(fed: Any) -> None:
     assert found["points_seen"] == found["window_rows"] == 600
     assert found["bound_after"] >= found["bound_before"]
     assert found["components_after"] == 3
+    assert found["copies"] == 1
     assert found["seconds"] > 0
     listed = await fed.json("/streams/s/refinements")
     RefinementsOut.model_validate(listed)

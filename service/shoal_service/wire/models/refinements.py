@@ -22,6 +22,7 @@ _REFINEMENT = {
     "progress": None,
     "points_seen": 20000,
     "window_rows": 20000,
+    "copies": 1,
     "bound_before": -65210.4,
     "bound_after": -64890.1,
     "components_before": 7,
@@ -70,6 +71,8 @@ class RefinementRow(WireModel):
     """Number of points seen by the state that is refined."""
     window_rows: int | None
     """Number of points that were used."""
+    copies: int | None = None
+    """How often a typical point of the window occurs in it. Points that came several times are judged as one."""
     bound_before: float | None
     """Lower bound on the log evidence in nats, before the refinement. Comparable with `bound_after`."""
     bound_after: float | None
