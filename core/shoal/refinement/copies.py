@@ -5,7 +5,8 @@ chance grows r times. (8,000 rows of cytometry were 20 components, and 98 when s
 judges components by each row once: its bound gives every row of the window the weight 1 / r. Masses still count all.
 
 Values of few digits, and events that recur, repeat too, and then each repetition is evidence. They differ in how often:
-some rows come once, others many times. Rows that were sent again have all come about equally often.
+some rows come once, others many times. Rows that were sent again have all come about equally often. A few different
+rows may do so by themselves, as the states of a machine that runs in a cycle. These are no copies.
 """
 
 import numpy as np
@@ -17,14 +18,20 @@ EQUALLY_OFTEN = 0.9
 a Poisson number of times each, it is at most 0.82 where half or more repeat."""
 
 
-def typical_copies(rows: Array) -> int:
-    """How often a typical one of the different rows (N, D), N >= 1, occurs among them, where all occur about equally
-    often; else 1.
+FEWEST_DIFFERENT = 32
+"""Fewer different rows are no copies, however often each occurs."""
 
-    Single rows that occur far more often, such as those of a sensor that stands still, do not matter.
+
+def typical_copies(rows: Array) -> int:
+    """The median (>= 1) of how often each different one of the rows (N, D), N >= 1, occurs; 1 if they are not copies.
+
+    Rows are equal if their bytes are. Single rows that occur far more often, such as those of a sensor that stands
+    still, do not matter.
     """
-    digests = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))  # a copy of the rows may be large
-    counts = np.sort(np.unique(digests, return_counts=True)[1])
+    hashes = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))  # a copy of the rows may be large
+    counts = np.sort(np.unique(hashes, return_counts=True)[1])  # the hashes of a process; their order does not matter
+    if len(counts) < FEWEST_DIFFERENT:
+        return 1
     typical = int(counts[(len(counts) - 1) // 2])
     together = max(np.count_nonzero((counts == first) | (counts == first + 1)) for first in (typical - 1, typical))
     return typical if together >= EQUALLY_OFTEN * len(counts) else 1

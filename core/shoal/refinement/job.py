@@ -93,7 +93,7 @@ def refine(
         problem = refit.problem
     worthwhile, reason = _verdict(state, solution)
     if problem.copies > 1:
-        reason += f"; a typical row occurs {problem.copies} times in the window, and was judged as one"
+        reason += f"; a typical row occurs {problem.copies} times in the window, and the bound counts it once"
     return Refinement(
         state.points_seen,
         worthwhile,
@@ -320,9 +320,9 @@ def refitted_problem(problem: Problem, read_points: Callable[[], Points]) -> Ref
     if family is problem.family:
         return None
     model, past = Model(problem.family, StickPrior(1.0, problem.concentration)), past_of(problem.past)
-    params, seen = problem.family.posterior(problem.live), np.maximum(problem.live[0] - past.mass, 0.0)
+    params, seen = problem.family.posterior(problem.start), np.maximum(problem.start[0] - past.mass, 0.0)
     begin = SweepStart(params, seen, past, np.arange(len(seen)))
-    start = swept_from(WindowData(problem.rows, problem.weights / problem.copies), model, begin)
+    start = swept_from(WindowData(problem.rows, problem.bound_weights), model, begin)
     rows, new_past = working_rows(family, points), problem.past._replace(stats=restated(family, given, problem.family))
     found = Responsibilities(start.resp, start.entropy, start.dropped)
     data, model = WindowData(rows, problem.weights), model._replace(family=family)

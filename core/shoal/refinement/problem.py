@@ -42,7 +42,7 @@ class Problem(NamedTuple):
     past: Past
     """Statistics of the points that have left the window, T rows, and their pair entropies (T, T)."""
     live: Any
-    """Statistics of past and window together, T rows, as in the stream; the search starts there."""
+    """Statistics of past and window together, T rows, as in the stream; the search starts at these components."""
     reestimate_prior: bool
     """Whether the prior is estimated again (prior `auto` or `hierarchical`). False keeps the user's."""
     hierarchical: bool = False
@@ -50,8 +50,20 @@ class Problem(NamedTuple):
     confirmed: bool = False
     """Whether the last refinement kept the structure, and no component of notable mass was born since."""
     copies: int = 1
-    """How often a typical row occurs in the window. All copies of a row of real numbers are one observation, so the
-    bound counts each row as one part in so many."""
+    """How often a typical row occurs in the window, >= 1. All its copies are one observation for the bound."""
+
+    @property
+    def bound_weights(self) -> Array:
+        """(N,) weight of each row in the bound."""
+        return self.weights / self.copies
+
+    @property
+    def start(self) -> Any:
+        """Statistics of past and window, T rows, as the bound counts them."""
+        if self.copies == 1:
+            return self.live
+        past = self.past.stats
+        return self.family.add(past, self.family.scale(self.family.subtract(self.live, past), 1.0 / self.copies))
 
 
 class Solution(NamedTuple):
@@ -172,7 +184,7 @@ def window_problem(state: MixtureState, rows: Rows) -> Problem:
         reestimate_prior=state.settings.learns_prior,
         hierarchical=state.settings.prior == "hierarchical",
         confirmed=state.schedule.periods > 1 and nothing_born(state),
-        copies=typical_copies(unweighted(rows)) if state.settings.domain.located else 1,
+        copies=typical_copies(unweighted(rows)) if state.settings.domain.unbounded else 1,
     )
 
 

@@ -59,9 +59,9 @@ def solve(
         def observer(passes: int, bound: float, n_components: int, message: str) -> None:
             progress(Progress(passes, bound, n_components, message, None))
 
-    data = WindowData(problem.rows, problem.weights / problem.copies, observer)
+    data = WindowData(problem.rows, problem.bound_weights, observer)
     search = _search(problem, data, rng)
-    start = search.live_start(problem.live, past_of(problem.past))
+    start = search.live_start(problem.start, past_of(problem.past))
     before = Found(search.model, start, 0, 0)
     if method == "vdp":
         again = partial(_search, problem, data, rng)

@@ -72,7 +72,7 @@ class RefinementRow(WireModel):
     window_rows: int | None
     """Number of points that were used."""
     copies: int | None = None
-    """How often a typical point of the window occurs in it. Points that came several times are judged as one."""
+    """How often a typical point of the window occurs in it. Above 1, the bound counts each point once."""
     bound_before: float | None
     """Lower bound on the log evidence in nats, before the refinement. Comparable with `bound_after`."""
     bound_after: float | None
