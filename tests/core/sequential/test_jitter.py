@@ -59,6 +59,11 @@ def test_linear_functions_of_other_features_get_a_sixty_fourth_of_their_deviatio
     assert not jitter_deviations(np.random.default_rng(6).normal(size=(40, 50))).any()
 
 
+def test_a_feature_whose_squares_are_below_the_smallest_number_stops_no_warm_up() -> None:
+    rows = np.random.default_rng(7).normal(size=(200, 3)) * [1.0, 1e-170, 1e-300]
+    assert not jitter_deviations(rows).any()
+
+
 def test_groups_in_features_and_their_copies_stay_apart() -> None:
     rng = np.random.default_rng(0)
     side = rng.integers(3, size=4_000)

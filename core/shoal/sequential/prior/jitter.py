@@ -99,6 +99,7 @@ def _collinear(rows: Array) -> BoolArray:
     if d < 2 or n < ROWS_A_COLUMN * d:
         return np.zeros(d, dtype=np.bool_)
     centred = rows - rows.mean(axis=0)
+    centred /= np.abs(centred).max(axis=0)  # squares of values near 1e-170 would be zero
     variance, direction = np.linalg.eigh(np.corrcoef(centred, rowvar=False))
     return np.asarray((direction[:, variance <= COLLINEAR] ** 2).sum(axis=1) > COLLINEAR)
 
