@@ -37,13 +37,14 @@ def stability_of(
 ) -> Stability:
     """Stability of the clusters of rows (N, D) in the order of their arrival; the choice is that of `clusters.cut`.
 
-    Where a learner has fewer components than `n_clusters`, its clusters are these. Raises NoPointsError for fewer than
-    twenty rows, SettingError for an invalid choice. Costs about as much as learning the rows.
+    Where a learner has fewer components than `n_clusters`, its clusters are these. Raises NoPointsError without
+    a window or for fewer than twenty rows, SettingError for an invalid choice. Costs about as much as learning the
+    rows.
     """
     if settings.window_rows == 0:
         raise NoPointsError(
-            "no window is kept, on which stability is measured; it needs window > 0, method='default' and a family "
-            "that is refined"
+            "stability is measured on the window, and no window is kept; it needs window > 0, method='default' and a "
+            "family that is refined"
         )
     if len(rows) < FEWEST_ROWS:
         raise NoPointsError(

@@ -127,7 +127,7 @@ def refit(state: MixtureState, n_rows: int) -> Refit:
 
 
 def _prolonged(settings: StreamSettings, n_rows: int) -> tuple[str, ...]:
-    """What is told of a warm-up of `n_rows` rows, in words, if these are more than the settings say."""
+    """The finding, in words, that the warm-up had more rows than the settings say, if it had."""
     first = settings.warmup_points
     if n_rows <= first:
         return ()
@@ -137,13 +137,17 @@ def _prolonged(settings: StreamSettings, n_rows: int) -> tuple[str, ...]:
 
 
 def _hardly_alike(state: MixtureState, n_rows: int) -> tuple[str, ...]:
-    """What to say where most components have a row or two: the family does not allow for how rows differ."""
+    """The finding, in words, that components have fewer than `ROWS_ALIKE` rows on average, if they have.
+
+    Then the family does not allow for how rows differ.
+    """
     k = state.n_components
     if n_rows < FEWEST_ROWS or n_rows >= ROWS_ALIKE * k:
         return ()
     family = state.settings.family
     return (
-        f"{n_rows} rows became {k} components of {family}, so few rows are alike; groups need another family or prior",
+        f"{n_rows} rows became {k} components of {family}, so few rows are alike; to find groups, choose another "
+        "family or prior",
     )
 
 
