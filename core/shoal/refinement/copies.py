@@ -28,8 +28,9 @@ def typical_copies(rows: Array) -> int:
     Rows are equal if their bytes are. Single rows that occur far more often, such as those of a sensor that stands
     still, do not matter.
     """
-    hashes = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))  # a copy of the rows may be large
-    counts = np.sort(np.unique(hashes, return_counts=True)[1])  # the hashes of a process; their order does not matter
+    # By hashes, as sorting the rows would copy them. Hashes differ between processes; which are equal does not.
+    hashes = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
+    counts = np.sort(np.unique(hashes, return_counts=True)[1])
     if len(counts) < FEWEST_DIFFERENT:
         return 1
     typical = int(counts[(len(counts) - 1) // 2])
