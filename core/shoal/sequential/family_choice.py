@@ -23,7 +23,8 @@ probability of the whole numbers under the same mixture, rounded (Theis, van den
 Densities of proportions and of directions are of another measure than those of real numbers. There the domain's family
 stays unless the family of real numbers needs fewer components and agrees better by more than `SLACK`. A family that
 covers two groups by one component needs fewer, too, and agrees nearly as well as one that tells them apart.
-Where the domain's family finds one component alone, another that finds groups takes its place.
+Where the domain's family finds one component alone, another that finds groups takes its place if these agree nearly
+always (`GROUPS`).
 """
 
 from typing import NamedTuple
@@ -49,9 +50,10 @@ CLEAR = 3.0
 SLACK = 0.05
 """Adjusted Rand index by which two halves agree more or less by chance, about, with some hundreds of rows."""
 
-GROUPS = 0.5
-"""Adjusted Rand index from which components are groups, where the domain's family finds only one. Of one Dirichlet,
-two Gaussians had .28."""
+GROUPS = 0.9
+"""Adjusted Rand index from which components are groups, where the domain's family finds only one. One Dirichlet is
+skewed if a share is often near zero, and two Gaussians cover it. They had more than .5 for 5 of 30 random Dirichlets,
+more than .9 for none."""
 
 MOST_COMPONENTS = 1.25
 """Most components of another family, relative to the default's, if they agree at least as well."""

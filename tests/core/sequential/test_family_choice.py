@@ -130,6 +130,15 @@ def test_proportions_of_groups_that_gaussian_joins_are_dirichlet():
     assert "gaussian 4 and 4 components" in choice.reason
 
 
+def test_a_skewed_dirichlet_is_not_two_gaussians():
+    """Two Gaussians cover it, one of them the rows whose last share is near zero. They agree by .81."""
+    choice = choose_family(
+        np.random.default_rng(29).dirichlet([8.5, 4.8, 7.5, 2.0, 27.4, 0.4], size=1_000), StreamSettings(n_features=6)
+    )
+    assert choice.family == "dirichlet"
+    assert "gaussian 2 and 2 components" in choice.reason
+
+
 def test_weak_correlations_do_not_make_rows_of_independent_features():
     """A narrow family that is wrong by little splinters once there are many rows."""
     rng = np.random.default_rng(5)
