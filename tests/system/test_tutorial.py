@@ -92,8 +92,8 @@ def test_ten_commands_lead_from_a_log_to_named_clusters_and_an_alert(shell: tupl
         if number == 9:
             eventually(lambda: "following stream web" in typed.errors.read_text(), typed.errors.read_text)
     _, _, _, ingested, components, typical, label, clusters, _, more = shown
-    assert ingested.startswith("3,000 points in stream web, log offset 3,000")
-    assert more.startswith("300 points in stream web, log offset 3,300")
+    assert ingested.startswith("3,000 points sent to stream web, log offset 3,000")
+    assert more.startswith("300 points sent to stream web, log offset 3,300")
     header, *rows = [line.split("\t") for line in components.splitlines()]
     assert header[-1] == "mean[log_ms,log_bytes]"
     assert len(rows) == 4, "the four kinds of requests"

@@ -184,7 +184,10 @@ def ingest(
     ):
         rows = _Source(points, batch_size)
         chunks = iter(rows)
-        if create:
+        if not create:
+            with _advice_to_create():
+                server.expect_stream(client)
+        else:
             chunks = _created(client, server.stream or "default", chunks, settings or [])
         result = _sent(client, rows, chunks, idempotency_key)
         if wait and result.log_offset is not None:
@@ -265,12 +268,21 @@ def _sent(client: "Client", rows: _Source, chunks: "Iterator[Any]", idempotency_
                 on_refused=None if points.bad.stops else rows.refused,
                 holes=True,  # the reader has refused those that may not be
             )
-        except BaseException as error:
+        except BaseException:
             if sent:
                 stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
-            if getattr(error, "type", None) == "unknown-stream":
-                stderr_console().print("add --create to create the stream")
             raise
+
+
+@contextmanager
+def _advice_to_create() -> "Iterator[None]":
+    from shoal_service.client import NotFoundError
+
+    try:
+        yield
+    except NotFoundError as error:
+        error.args = (f"{error}; `shoal ingest` creates it with --create",)
+        raise
 
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":
@@ -315,4 +327,4 @@ def _show(result: "IngestResult", bad: "BadRows", took_s: float, as_json: bool) 
     rate = f" ({result.accepted / took_s:,.0f} points/s)" if for_people() and result.accepted else ""
     again = f", {count(result.replayed_batches, 'batch', 'batches')} stored before" if result.replayed_batches else ""
     offset = "" if result.log_offset is None else f", log offset {result.log_offset:,}"
-    typer.echo(f"{count(result.accepted, 'point')} in stream {result.stream}{offset}{again}{rate}")
+    typer.echo(f"{count(result.accepted, 'point')} sent to stream {result.stream}{offset}{again}{rate}")

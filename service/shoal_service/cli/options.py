@@ -211,6 +211,11 @@ class Server(NamedTuple):
         known = self._info(client)
         return None if known is None else known.log_offset
 
+    def expect_stream(self, client: "Client") -> None:
+        """Raise the client's error if a stream was named that does not exist. The first points make `default`."""
+        if self.stream not in (None, "default"):
+            client.stream_info(self.stream)
+
     def takes_holes(self, client: "Client") -> bool:
         """Whether the stream takes points with missing values; not if it does not exist, or may not be read."""
         from shoal_service.client import ShoalClientError

@@ -75,6 +75,7 @@ def predict(
             ),
         ) as points,
     ):
+        server.expect_stream(client)
         quiet = out is None and sys.stdout.isatty()
         offset = server.offset_to_await(client, min_offset)
         answers = _answers(client, points, batch_size, offset, quiet, level)

@@ -93,6 +93,8 @@ def _words(found: "Refinement") -> str:
             f"{found.components_before} components to {found.components_after}, bound {found.bound_before:,.1f} to "
             f"{found.bound_after:,.1f} nats over {count(int(found.raw.get('window_rows') or 0), 'point')}"
         )
+        if (copies := found.raw.get("copies") or 1) > 1:
+            parts.append(f"a typical point is there {copies:,} times, and copies are no evidence")
     if found.seconds is not None:
         parts.append(f"{found.seconds:.1f} s")
     if found.reason and found.state != "failed":

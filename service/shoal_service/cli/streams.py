@@ -50,7 +50,7 @@ def list_(
     elif not for_people():
         print_line(*_COLUMNS)
         for info in found:
-            print_line(*_cells(info))
+            print_line(*(_text(cell) if isinstance(cell, dict) else cell for cell in _cells(info)))
     elif found:
         rows = ([_for_people(cell) for cell in _cells(info)] for info in found)
         print_table(("stream", "status", "points", "components", "family", "features"), rows, numbers=(2, 3, 5))
@@ -188,4 +188,5 @@ def _tell(info: "StreamInfo", done: str, as_json: bool) -> None:
         print_json(info.raw)
     else:
         about = info.settings
-        typer.echo(f"stream {info.stream} is {done}: {about.get('family')}, n_features {about.get('n_features')}")
+        family = _text(about.get("family"))
+        typer.echo(f"stream {info.stream} is {done}: {family}, n_features {about.get('n_features')}")

@@ -75,14 +75,13 @@ def watch(
 
 
 def _print_events(client: "Client", stream: str, after: str | None, as_json: bool) -> None:
-    if not as_json:
-        print_line("id", "kind", "points_seen", "parents", "children", "reason")
-
     away, known = False, False
 
     def connected() -> None:
         nonlocal known
         if not known:
+            if not as_json:
+                print_line("id", "kind", "points_seen", "parents", "children", "reason")
             stderr_console().print(f"following stream {stream}", soft_wrap=True)
         known = True
 

@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 def test_ingest_components_predict(shoal: Shoal, url: str, file: Path, fake: FakeShoal) -> None:
     sent = shoal("ingest", file, "--url", url, "--batch-size", 3)
     assert sent.exit_code == 0, sent.stderr
-    assert sent.stdout == "4 points in stream default, log offset 4\n"
+    assert sent.stdout == "4 points sent to stream default, log offset 4\n"
     assert sent.stderr == ""
     np.testing.assert_array_equal(fake.streams["default"].x, X)
 
@@ -187,7 +187,7 @@ def test_npz_on_stdin_is_refused_with_the_reason(shoal: Shoal, url: str) -> None
 
 def test_no_points_are_said(shoal: Shoal, url: str) -> None:
     said = shoal("ingest", "-", "--url", url, stdin=b"")
-    assert (said.exit_code, said.stdout) == (0, "0 points in stream default\n")
+    assert (said.exit_code, said.stdout) == (0, "0 points sent to stream default\n")
     assert "nothing was sent" in said.stderr
 
 

@@ -131,7 +131,7 @@ def test_a_file_with_holes_goes_to_a_stream_that_takes_them(
     shoal: Shoal, url: str, fake: FakeShoal, tmp_path: Path
 ) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,\n,2\n3,4\n")
-    refused = shoal("ingest", tmp_path / "x.csv", "--url", url, "-s", "holed")
+    refused = shoal("ingest", tmp_path / "x.csv", "--url", url, "-s", "holed", "--create")
     assert refused.exit_code == ExitCode.USAGE
     assert "line 2, column 'b': empty" in refused.stderr
     fake.streams["holed"] = FakeStream({"n_features": 2, "missing": "marginal"})

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 def test_results_go_to_stdout_and_nothing_else_when_piped(shoal_process: Process, url: str, file: Path) -> None:
     sent = shoal_process("ingest", file, "--url", url)
     assert (sent.returncode, sent.stderr) == (0, b"")
-    assert sent.stdout == b"3,000 points in stream default, log offset 3,000\n"
+    assert sent.stdout == b"3,000 points sent to stream default, log offset 3,000\n"
     shown = shoal_process("components", "--url", url)
     assert (shown.returncode, shown.stderr) == (0, b"")
     assert len(shown.stdout.splitlines()) == 3
@@ -134,7 +134,7 @@ def test_bar_is_drawn_where_stderr_is_a_terminal(url: str, file: Path, process_p
         os.close(theirs)
         drawn = _until_the_end(ours).decode()
         printed, _ = process.communicate(timeout=120)
-    assert printed == b"3,000 points in stream default, log offset 3,000\n"
+    assert printed == b"3,000 points sent to stream default, log offset 3,000\n"
     assert "ingest" in drawn
     assert "3,000 points" in drawn
 

@@ -62,6 +62,11 @@ def test_refine_waits_and_says_what_came_of_it(against: Callable[..., Result]) -
     assert fake.asked[1][:2] == ("GET", "/streams/s/refinements/r-1")
 
 
+def test_refine_says_that_points_were_sent_several_times(against: Callable[..., Result]) -> None:
+    assert "a typical point is there 2 times" in against(Fake({**ADOPTED, "copies": 2}), "refine").stdout
+    assert "typical" not in against(Fake({**ADOPTED, "copies": 1}), "refine").stdout
+
+
 def test_refine_need_not_wait(against: Callable[..., Result]) -> None:
     fake = Fake(RUNNING)
     result = against(fake, "refine", "--no-wait")

@@ -61,7 +61,7 @@ def test_points_in_components_out(served: Served, shoal: Shoal, points: Path, tm
 
     sent = shoal("ingest", points, "--url", url, "--wait")
     assert (sent.exit_code, sent.stderr) == (0, "")
-    assert sent.stdout == "1,500 points in stream default, log offset 1,500\n"
+    assert sent.stdout == "1,500 points sent to stream default, log offset 1,500\n"
 
     found = json.loads(shoal("components", "--url", url, "--json").stdout)
     assert [round(c["mass"], -1) for c in found["components"]] == [1000, 500]

@@ -184,6 +184,35 @@ def test_a_bad_cell_is_named_by_its_row_and_column(
     assert skipped["bad_rows"] == 1
 
 
+def test_a_stream_that_does_not_exist_is_named_before_the_texts_of_its_file(asked: Shoal, tmp_path: Path) -> None:
+    path = written(tmp_path / "h.csv", rows())
+    for command in (["ingest", path], ["ingest", path, "--on-bad", "skip"], ["predict", path]):
+        refused = asked(*command, "--stream", "typo")
+        assert (refused.exit_code, "there is no stream 'typo'" in refused.output) == (4, True), refused.output
+
+
+def test_a_misspelt_column_of_texts_is_named_with_the_columns_of_the_stream(asked: Shoal, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("cpu,errors,regoin\n1,2,eu\n")
+    refused = asked("predict", tmp_path / "x.csv", "--stream", created(asked))
+    words = "the stream has no such column; did you mean 'region'? it has cpu, errors, region"
+    assert words in " ".join(refused.output.split())
+
+
+def test_na_in_a_column_of_numbers_is_a_missing_value(asked: Shoal, tmp_path: Path) -> None:
+    """R writes it so. A row of nothing else has no value to learn from."""
+    stream, path = "na", tmp_path / "x.csv"
+    options = "--stream", stream, "--create", "--set", f"family={FAMILY}"
+    path.write_text("cpu,errors,region\n0.5,1,eu\nNA,2,NA\n")
+    refused = asked("ingest", path, *options)
+    assert "line 3, column 'cpu': 'NA' is no value" in " ".join(refused.output.split())
+    sent = asked("ingest", path, *options, "--set", "missing=marginal", "--json")
+    assert json.loads(sent.stdout)["accepted"] == 2, sent.output
+    assert settings_of(asked, stream)["level_names"] == {"2": ["eu", "NA"]}, "a text is kept as it is"
+    path.write_text("cpu,errors,region\n1,2,eu\nNA,,\n")
+    refused = asked("ingest", path, "--stream", stream)
+    assert "line 3: all its values are missing" in " ".join(refused.output.split())
+
+
 def test_a_bad_text_of_a_parquet_is_named_by_its_row_and_column(asked: Shoal, tmp_path: Path) -> None:
     strict = created(asked)
     for texts, words in ((["eu", None], "row 1 (from 0), column 'region': empty"), (["eu", " "], "row 1 (from 0)")):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from shoal.errors import did_you_mean
+
 
 class Categories(NamedTuple):
     """What settings say of categories."""
@@ -32,6 +34,16 @@ class Categories(NamedTuple):
         if not isinstance(family, str) or not family_exists(family):
             return frozenset()
         return self._places(category_columns_of(FAMILIES[family], width), names, width)
+
+    def misnamed(self, name: str | None) -> str:
+        """What to do about a column of the file that the stream does not have; empty if it has it, or has no names."""
+        if name is None or self.feature_names is None or name in self.feature_names:
+            return ""
+        wanted = ", ".join(self.feature_names)
+        return (
+            f"the stream has no such column; {did_you_mean(name, self.feature_names)}it has {wanted}; leave it out by "
+            "--columns, or keep it by --key-column or --payload-columns of `shoal ingest`"
+        )
 
     def known_texts(self, names: Sequence[str] | None, width: int) -> frozenset[int]:
         """Those among them whose levels have names already."""

@@ -102,11 +102,13 @@ def _bad_numbers(points: Any, labels: Callable[[int], str] | None, bad: BadRows)
             if not usable.all() and (missing := np.isnan(points)).any() and bad.takes_holes:
                 usable |= missing & ~missing.all(axis=1, keepdims=True)
             rows = np.flatnonzero(~usable.all(axis=1))
-    return {i: _bad_number(points, i, labels) for i in rows.tolist()}
+    return {i: _bad_number(points, i, labels, bad) for i in rows.tolist()}
 
 
-def _bad_number(points: Any, i: int, labels: Callable[[int], str] | None) -> BadRowError:
+def _bad_number(points: Any, i: int, labels: Callable[[int], str] | None, bad: BadRows) -> BadRowError:
     values = points[[i]].data if not isinstance(points, np.ndarray) else points[i]
+    if np.isnan(values).all() and bad.takes_holes:
+        return BadRowError("all its values are missing", "a point needs one value at least; drop the row")
     j = int(np.flatnonzero(~(np.abs(values) <= MAX_MAGNITUDE))[0])
     name = f" ({labels(j)})" if labels is not None else ""
     return BadRowError(f"{float(values[j]):g} among the numbers{name}", "fix or drop the row")

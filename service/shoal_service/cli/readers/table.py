@@ -59,8 +59,12 @@ class Layout(NamedTuple):
 
     def label(self, feature: int) -> str:
         """Name of a feature in an error."""
-        column = self.features[feature]
-        return f"column {self.names[column]!r}" if self.names else f"column {column}"
+        name = self.name(feature)
+        return f"column {self.features[feature]}" if name is None else f"column {name!r}"
+
+    def name(self, feature: int) -> str | None:
+        """Name of a feature, where the file has names."""
+        return self.names[self.features[feature]] if self.names else None
 
 
 def choose_layout(
@@ -137,7 +141,7 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-ACCEPT_MISSING = "with missing=marginal, a value may be missing"
+ACCEPT_MISSING = "with missing=marginal (--missing marginal of `shoal fit`), a value may be missing"
 
 
 def checked_text(value: str, label: str) -> str:

@@ -160,18 +160,27 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
     else:
         if "_" not in "".join(cells):  # Python reads 1_0 as ten
             return values
-    if not all(map(str.strip, cells)) and bad.takes_holes:
-        filled = [cell if cell.strip() else "nan" for cell in cells]
+    if any(map(_is_missing, cells)) and bad.takes_holes:
+        filled = ["nan" if _is_missing(cell) else cell for cell in cells]
         return _numbers(filled, layout, bad)
     place = next(i for i, cell in enumerate(cells) if not is_number(cell))
-    what = f"{cells[place]!r} is not a number" if cells[place].strip() else "empty"
+    cell, label = cells[place], layout.label(place)
+    if advice := bad.categories.misnamed(layout.name(place)):
+        raise BadRowError(f"{cell!r} is not a number", advice, label)
     remedy = "fix it, drop the line, or choose --columns without it"
-    if not cells[place].strip():
-        remedy += f"; {ACCEPT_MISSING}"
-    else:
-        remedy += "; `shoal ingest` keeps texts by --key-column and --payload-columns"
-        remedy += "; a column of categories needs the family categorical, and a text in its first line"
-    raise BadRowError(what, remedy, layout.label(place))
+    if _is_missing(cell):
+        raise BadRowError(f"{cell!r} is no value" if cell.strip() else "empty", f"{remedy}; {ACCEPT_MISSING}", label)
+    remedy += "; `shoal ingest` keeps texts by --key-column and --payload-columns"
+    remedy += "; a column of categories needs a family of its own, "
+    remedy += (
+        f'as in {{"{layout.name(place) or layout.features[place]}": "categorical", ...}}, and a text in its first line'
+    )
+    raise BadRowError(f"{cell!r} is not a number", remedy, label)
+
+
+def _is_missing(cell: str) -> bool:
+    """Whether a cell in a column of numbers stands for a missing value: an empty one, or NA, as R writes it."""
+    return cell.strip() in ("", "NA")
 
 
 def _with_texts(cells: list[str], layout: Layout, bad: BadRows, texts: frozenset[int]) -> list[Any]:
