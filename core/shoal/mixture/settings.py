@@ -241,7 +241,8 @@ class StreamSettings:
                 raise SettingError("prior is not 'auto', but family is 'auto'; name the family of the prior")
             if self.missing == "marginal":
                 raise SettingError(
-                    "missing is 'marginal', but family is 'auto'; name a family that takes missing values"
+                    "missing is 'marginal', but family is 'auto'; name a family that takes missing values, such as "
+                    "family='gaussian', when the stream is created"
                 )
         elif self.family_reason is not None:
             raise SettingError("family_reason is set, but family_requested is not; leave both out")

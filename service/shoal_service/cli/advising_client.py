@@ -1,4 +1,4 @@
-"""The client of commands, which offers the nearest name for a misspelt stream."""
+"""The client of commands, which says by commands what to do about a stream that does not exist."""
 
 import re
 from types import TracebackType
@@ -6,11 +6,11 @@ from types import TracebackType
 from shoal.errors import did_you_mean
 from shoal_service.client import Client, NotFoundError, ShoalClientError
 
-_NO_STREAM = re.compile(r"there is no stream '([^']*)'; ")
+_NO_STREAM = re.compile(r"there is no stream '([^']*)'")
 
 
 class AdvisingClient(Client):
-    """A client whose error about an unknown stream names the stream that was probably meant."""
+    """A client whose error about an unknown stream names the one that was probably meant, and commands."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         found = _NO_STREAM.search(str(error)) if isinstance(error, NotFoundError) else None
@@ -19,5 +19,6 @@ class AdvisingClient(Client):
                 advice = did_you_mean(found[1], [known.stream for known in self.streams()])
             except ShoalClientError:  # no key to list them, or no server any more
                 advice = ""
-            error.args = (f"{found.string[: found.end()]}{advice}{found.string[found.end() :]}",)
+            known_by = "`shoal streams list` shows their names, `shoal ingest --create` makes a new one"
+            error.args = (f"{found[0]}; {advice}{known_by}",)
         super().__exit__(kind, error, at)

@@ -185,8 +185,7 @@ def ingest(
         rows = _Source(points, batch_size)
         chunks = iter(rows)
         if not create:
-            with _advice_to_create():
-                server.expect_stream(client)
+            server.expect_stream(client)
         else:
             chunks = _created(client, server.stream or "default", chunks, settings or [])
         result = _sent(client, rows, chunks, idempotency_key)
@@ -272,17 +271,6 @@ def _sent(client: "Client", rows: _Source, chunks: "Iterator[Any]", idempotency_
             if sent:
                 stderr_console().print(f"{count(sent, 'point')} of {points.name} were stored before this error:")
             raise
-
-
-@contextmanager
-def _advice_to_create() -> "Iterator[None]":
-    from shoal_service.client import NotFoundError
-
-    try:
-        yield
-    except NotFoundError as error:
-        error.args = (f"{error}; `shoal ingest` creates it with --create",)
-        raise
 
 
 def _created(client: "Client", stream: str, chunks: "Iterator[Any]", settings: list[str]) -> "Iterator[Any]":

@@ -253,7 +253,7 @@ def test_stream_and_url_are_taken_from_the_environment(
     monkeypatch.setenv("SHOAL_STREAM", "sensors")
     said = shoal("ingest", file)
     assert said.exit_code == ExitCode.REFUSED
-    assert "no stream 'sensors'" in said.stderr
+    assert "no stream 'sensors'; `shoal streams list` shows" in " ".join(said.stderr.split())
     assert "--create" in said.stderr
     fake.streams["sensors"] = FakeStream({"n_features": 2})
     assert shoal("ingest", file).exit_code == 0

@@ -41,7 +41,9 @@ def test_the_nearest_stream_is_offered_for_an_unknown_one(asked: Shoal) -> None:
     for command in (["components", "--stream", "wbe"], ["streams", "show", "wbe"]):
         said = asked(*command)
         assert said.exit_code == 4
-        assert "there is no stream 'wbe'; did you mean 'web'? " in said.stderr
+        assert "there is no stream 'wbe'; did you mean 'web'? `shoal streams list` shows" in " ".join(
+            said.stderr.split()
+        )
     assert "did you mean" not in asked("clusters", "--stream", "zzz").stderr
 
 
@@ -72,7 +74,7 @@ def test_a_stream_from_its_creation_to_its_end(asked: Shoal) -> None:
     assert json_of(asked("streams", "delete", "life", "--yes", "--json")) == {"stream": "life", "deleted": True}
     missing = asked("streams", "set", "life", "seed=1")
     assert missing.exit_code == 4
-    assert "PUT /streams/life" in missing.stderr
+    assert "`shoal ingest --create`" in missing.stderr
 
 
 def test_the_settings_of_a_shape_stay(asked: Shoal) -> None:
