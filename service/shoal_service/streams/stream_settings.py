@@ -33,7 +33,11 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
     from shoal.mixture import StreamSettings
 
     names = names_given(values.get("family"))
-    if names and values.get("feature_names") is None and values.get("n_features", len(names)) == len(names):
+    if names and values.get("feature_names") is None:
+        if (width := values.get("n_features", len(names))) != len(names):
+            raise SettingError(
+                f"family names {counted(len(names), 'column')}, and n_features is {width!r:.20}; name each column"
+            )
         values = {**values, "feature_names": names}
     if "n_features" not in values and isinstance(values.get("feature_names"), list):
         values = {**values, "n_features": len(values["feature_names"])}

@@ -36,6 +36,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"shoal_service.cli.{name}.for_people", lambda: True)
 
 
+def test_a_column_without_a_family_is_said_by_its_number_of_columns(asked: Shoal) -> None:
+    said = asked("streams", "create", "few", "--features", 3, "--family", '{"cpu": "gaussian", "mem": "gaussian"}')
+    assert said.exit_code == 4
+    assert "family names 2 columns, and n_features is 3; name each column" in said.stderr
+
+
 def test_the_nearest_stream_is_offered_for_an_unknown_one(asked: Shoal) -> None:
     asked("streams", "create", "web", "--features", 1)
     for command in (["components", "--stream", "wbe"], ["streams", "show", "wbe"]):
