@@ -24,7 +24,7 @@ from shoal.inference.acceleration import converge, watched_sweep
 from shoal.inference.data import WindowData
 from shoal.inference.join import Joined, Joins, join, join_all, joins_of, pair_entropies
 from shoal.inference.past import PastStats, no_past, split_past
-from shoal.inference.split import Split, propose
+from shoal.inference.split import Split, propose, propose_parts
 from shoal.inference.split_limits import LIMITS
 from shoal.inference.sweep import Model, State, SweepStart, bound_of, converged, swept, swept_from
 
@@ -62,7 +62,7 @@ CONVERGED_SHARE = 0.01
 
 
 Attempt = Literal["halves", "parts", "at end"]
-"""What a split of a component is tried for: two halves, a part and the rest, or halves that lose at first."""
+"""What a split of a component is tried for: two halves, many parts at once, or halves that lose at first."""
 
 
 class SplitHistory:
@@ -221,9 +221,12 @@ class Search:
         """A split of every component that is worth one and was not refused as it is."""
         tags, mass = state.tags.tolist(), state.mass.tolist()
         rows = [row for row in range(state.n_components) if self.history.may_split(tags[row], mass[row], attempt)]
-        parts = attempt == "parts"
-        rng = np.random.default_rng(0) if parts else self.rng  # one of its own: parts that gain nothing change nothing
-        found = [s for s in propose(self.data, self.model, state, rows, rng, parts=parts) if s.gain > self.worth]
+        if attempt == "parts":
+            rng = np.random.default_rng(0)  # one of its own: parts that gain nothing change nothing
+            found = propose_parts(self.data, self.model, state, rows, rng)
+        else:
+            found = propose(self.data, self.model, state, rows, self.rng)
+        found = [split for split in found if split.gain > self.worth]
         for row in set(rows).difference(split.row for split in found):
             self.history.refuse(tags[row], mass[row], attempt)
         return found

@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_matrix
-from scipy.special import expit
+from scipy.special import entr, expit
 
-from shoal.families import AnyFamily, take
+from shoal.families import AnyFamily, concatenated, take
 from shoal.families.capabilities import fast_log_marginal, fitted_suffstats, has_latent_variables
 from shoal.families.natural_statistics import Origin, has_location, origin_for
+from shoal.inference.cut_tree import best_parts, cut_tree, shares_of_parts
 from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
 from shoal.inference.split_limits import LIMITS, SplitLimits
-from shoal.inference.start_points import Cloud, locations_of, part_starts, starts_of
+from shoal.inference.start_points import Cloud, locations_of, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
     DividedComponent,
@@ -86,13 +87,8 @@ def propose(
     rows: list[int],
     rng: np.random.Generator,
     limits: SplitLimits = LIMITS,
-    *,
-    parts: bool = False,
 ) -> list[Split]:
-    """For the components `rows`, the best division of each that was found, where it gains enough on all rows.
-
-    `parts`: divide a small part from the rest, not in halves.
-    """
+    """For the components `rows`, the best division of each that was found, where it gains enough on all rows."""
     columns, splits = state.resp.tocsc(), []
     located, latent = has_location(model.family), has_latent_variables(model.family)
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
@@ -105,12 +101,64 @@ def propose(
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         component, cloud = DividedComponent(origin, own_behind, params), _cloud(model.family, sample)
         steps = None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
-        starts = part_starts(cloud) if parts else starts_of(cloud, rng, steps)
-        division = best_division(model, component, sample, starts, limits) if starts else None
+        division = best_division(model, component, sample, starts_of(cloud, rng, steps), limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
     return splits
+
+
+def propose_parts(
+    data: WindowData, model: Model, state: State, rows: list[int], rng: np.random.Generator
+) -> list[Split]:
+    """For the components `rows`, the division of each into many parts that was found, where it gains on all rows.
+
+    A division into L parts is L - 1 splits of one component, in order: each leaves one part less in its row. All have
+    the gain of the whole division.
+    """
+    columns, splits = state.resp.tocsc(), []
+    behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
+    for row, own_behind in zip(rows, behind, strict=True):
+        whole = _whole_of(data, columns, row)
+        sample = _sampled(data, whole, model.family, rng)
+        if sample is None:
+            continue
+        tree = cut_tree(_cloud(model.family, sample))
+        squares = float(sample.weight @ sample.weight / sample.weight.sum())
+        correction = model.family.n_free_parameters * max(squares - sample.points_a_row, 0.0)
+        parts = best_parts(model.family, model.sticks, tree, sample.x, sample.weight, own_behind, correction)
+        if parts is not None:
+            splits += _in_parts(data, model, state, row, whole, parts)
+    return splits
+
+
+def _in_parts(data: WindowData, model: Model, state: State, row: int, whole: _Whole, parts: Any) -> list[Split]:
+    """The splits that divide a component into parts, with the past placed as is best; none where they do not gain."""
+    family, parent, x = model.family, _parent(model, state, row), data.x[whole.rows]
+    share = shares_of_parts(family, parts, x, whole.weight)
+    window = fitted_suffstats(family, x, whole.weight[:, None] * share)
+    order = np.argsort(window[0], kind="stable")  # the heaviest part stays in the row
+    window, n = take(window, order), order.size
+    if n < 2:
+        return []
+    entropy = float(whole.weight @ entr(share).sum(axis=1))
+    labels, past_mass = parent.labels, float(parent.past[0][0])
+    best, best_past = -np.inf, np.zeros(n)
+    for past_share in (np.eye(n)[-1], window[0] / window[0].sum()):
+        children = family.add(window, family.scale(take(parent.past, [0] * n), past_share))
+        gain = float(fast_log_marginal(family, children).sum()) - parent.evidence + entropy
+        gain += label_bound(model.sticks, np.append(parent.others, children[0])) - labels
+        gain += past_mass * float(entr(past_share).sum())
+        if gain > best:
+            best, best_past = gain, past_share
+    rest, splits = take(window, [n - 1]), []
+    left = best_past[-1]
+    for part in range(n - 2, -1, -1):
+        left += best_past[part]
+        stays = 1.0 - best_past[part] / left if left > 0.0 else 1.0
+        splits.append(Split(row, best, concatenated(rest, take(window, [part])), stays))
+        rest = family.add(rest, take(window, [part]))
+    return splits[::-1]
 
 
 def _placed_split(

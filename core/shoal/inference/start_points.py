@@ -19,9 +19,6 @@ from shoal.points.rows import Points, SparseRows
 
 _LEAST_SHARE = 1e-9
 _TWO_MEANS_ROUNDS = 8
-_PART_DIVISIONS = 6
-_MIDDLE = np.array([0.5, 0.5])
-"""In place of numbers drawn, for the starts of parts."""
 MOST_COLUMNS = 32
 _OVERSAMPLING, _POWER_STEPS = 8, 2
 
@@ -39,26 +36,6 @@ def starts_of(cloud: Cloud, rng: np.random.Generator, steps: int | None = None) 
     share, difference = about_mean(cloud)
     starts = [_across(cloud.spread, share, difference, steps), two_means(share, difference, rng.random(2))]
     return starts[:1] if same_sides(*starts) else starts
-
-
-def part_starts(cloud: Cloud) -> list[Array]:
-    """Divisions (m,) of a small part, 1, from the rest, 0: the heavier side of two means, divided again and again.
-
-    Of many clusters in a row or on a grid, no division into halves may gain, while that of one cluster from all others
-    does: its own width is then the prior's.
-    """
-    starts: list[Array] = []
-    part = np.arange(cloud.weight.size)
-    for done in range(_PART_DIVISIONS):
-        share, difference = about_mean(Cloud(cloud.location[part], None, cloud.weight[part]))
-        side = two_means(share, difference, _MIDDLE)
-        mass = float(share @ side)
-        if not 0.0 < mass < 1.0:
-            break
-        part = part[side == float(mass >= 0.5)]
-        if done > 0:
-            starts.append(np.isin(np.arange(cloud.weight.size), part).astype(np.float64))
-    return starts
 
 
 def same_sides(first: Array, second: Array) -> bool:
