@@ -1,11 +1,12 @@
 """Division of a component into many parts at once, where no division into halves gains.
 
-Of many clusters in a row or on a grid, two halves have as much entropy as the whole, so no half gains, while all
-clusters apart gain much. A tree over a sample of the rows divides them again and again: by a plane across the first
-principal axis, where the two sides vary least along it (Boley 1998, with the cut of two means in one dimension). Of all
-ways to cut the tree, the one with the greatest evidence is found from the leaves upwards, as in Bayesian hierarchical
-clustering (Heller and Ghahramani 2005). Its parts begin as components. What is no wider than a normal group along its
-axis is not cut.
+Many clusters in a row or on a grid gain much by being apart, but no division of them into halves gains: the halves'
+entropies, with that of the choice between them, sum to the entropy of the whole.
+
+A tree over a sample of the rows is made from the root. A node is cut by a plane across its first principal axis (Boley
+1998), at the place that leaves the least variance along the axis, as two means do. It stays whole if the cut would
+leave nearly as much as it leaves of a normal group. Then the cuts to keep are found from the leaves: a cut is kept if
+the evidence of the parts below it exceeds that of the node (as in Heller and Ghahramani 2005).
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from scipy.special import logsumexp
 from shoal.families import AnyFamily, concatenated, take
 from shoal.families.capabilities import fast_log_marginal, fitted_suffstats
 from shoal.inference.label_terms import StickPrior, split_gain
-from shoal.inference.start_points import Cloud, about_mean, last_axis, power_axis
+from shoal.inference.start_points import Cloud, about_mean, power_steps, weighted_axis
 from shoal.points.arrays import Array, BoolArray, IntArray
 from shoal.points.rows import Points
 
@@ -27,8 +28,6 @@ _FEWEST = 4
 _MOST_WITHIN = 0.33
 """Part of the variance along the axis that a cut may leave within its sides. A cut through the middle of a normal group
 leaves 1 - 2 / pi = .36, through a uniform one .25: so what looks like one component is not cut."""
-_FEW_FEATURES, _POWER_STEPS = 32, 30
-"""Up to so many features a principal axis is computed; beyond, so many power steps stand for it."""
 _LEAST_MASS = 0.5
 """Fewest points of a part, over all rows."""
 
@@ -68,9 +67,7 @@ def _cut(share: Array, difference: Array) -> tuple[BoolArray, float]:
     Each side has `_FEWEST` rows at least. `share` (m,) are weights that sum to one, `difference` (m, E) locations less
     the mean under them.
     """
-    covariance = (difference * share[:, None]).T @ difference
-    axis = last_axis(covariance) if len(covariance) <= _FEW_FEATURES else power_axis(covariance, _POWER_STEPS)
-    along = difference @ axis
+    along = difference @ weighted_axis(None, share, difference, power_steps(difference.shape[1]))
     order = np.argsort(along, kind="stable")
     weight, total = np.cumsum(share[order]), np.cumsum((share * along)[order])
     places = slice(_FEWEST - 1, share.size - _FEWEST)

@@ -22,7 +22,7 @@ from shoal.inference.data import Rows, WindowData
 from shoal.inference.label_terms import label_bound, mass_behind
 from shoal.inference.past import binary_entropy
 from shoal.inference.split_limits import LIMITS, SplitLimits
-from shoal.inference.start_points import Cloud, locations_of, starts_of
+from shoal.inference.start_points import Cloud, locations_of, power_steps, starts_of
 from shoal.inference.sweep import Model, State
 from shoal.inference.two_way_split import (
     DividedComponent,
@@ -30,14 +30,13 @@ from shoal.inference.two_way_split import (
     best_division,
     division_entropy,
     log_odds,
+    unseen_points,
 )
 from shoal.points.arrays import Array, IntArray
 
 _LEAST_RESP = 0.05
 _ROWS_A_PARAMETER, _FEW_ROWS, _MOST_ROWS = 10, 2_000, 4_000
 """Rows of a sample for each parameter, within these limits."""
-_FEW_FEATURES, _POWER_STEPS = 32, 30
-"""Up to so many features the principal axis is computed; beyond, so many power steps stand for it."""
 _ROUNDS_WITH_PAST = 10
 _FEWEST = 4
 
@@ -100,8 +99,8 @@ def propose(
         origin = Origin(state.stats.mean[row], True) if located else origin_for(model.family, sample.x)
         params = model.family.posterior(take(state.stats, [row])) if latent else None
         component, cloud = DividedComponent(origin, own_behind, params), _cloud(model.family, sample)
-        steps = None if cloud.location.shape[1] <= _FEW_FEATURES else _POWER_STEPS
-        division = best_division(model, component, sample, starts_of(cloud, rng, steps), limits)
+        starts = starts_of(cloud, rng, power_steps(cloud.location.shape[1]))
+        division = best_division(model, component, sample, starts, limits)
         split = None if division is None else _placed_split(data, model, state, row, whole, sample, division.p)
         if split is not None and split.gain > limits.least_gain:
             splits.append(split)
@@ -111,10 +110,10 @@ def propose(
 def propose_parts(
     data: WindowData, model: Model, state: State, rows: list[int], rng: np.random.Generator
 ) -> list[Split]:
-    """For the components `rows`, the division of each into many parts that was found, where it gains on all rows.
+    """For the components `rows`, the division of each into many parts that was found, with its gain on all rows.
 
     A division into L parts is L - 1 splits of one component, in order: each leaves one part less in its row. All have
-    the gain of the whole division.
+    the gain of the whole division, which may be negative: the parts were found on a sample, and without the past.
     """
     columns, splits = state.resp.tocsc(), []
     behind = mass_behind(state.window_mass, np.array(rows, dtype=np.int64)).tolist()
@@ -124,8 +123,7 @@ def propose_parts(
         if sample is None:
             continue
         tree = cut_tree(_cloud(model.family, sample))
-        squares = float(sample.weight @ sample.weight / sample.weight.sum())
-        correction = model.family.n_free_parameters * max(squares - sample.points_a_row, 0.0)
+        correction = model.family.n_free_parameters * unseen_points(sample.weight, sample.points_a_row)
         parts = best_parts(model.family, model.sticks, tree, sample.x, sample.weight, own_behind, correction)
         if parts is not None:
             splits += _in_parts(data, model, state, row, whole, parts)
@@ -133,30 +131,22 @@ def propose_parts(
 
 
 def _in_parts(data: WindowData, model: Model, state: State, row: int, whole: _Whole, parts: Any) -> list[Split]:
-    """The splits that divide a component into parts, with the past placed as is best; none where they do not gain."""
+    """The splits that divide a component into parts (L rows of statistics); none where fewer than two are left.
+
+    The heaviest part has the whole past: shared among all, it would make every part as wide as it is.
+    """
     family, parent, x = model.family, _parent(model, state, row), data.x[whole.rows]
     share = shares_of_parts(family, parts, x, whole.weight)
     window = fitted_suffstats(family, x, whole.weight[:, None] * share)
-    order = np.argsort(window[0], kind="stable")  # the heaviest part stays in the row
-    window, n = take(window, order), order.size
-    if n < 2:
-        return []
-    entropy = float(whole.weight @ entr(share).sum(axis=1))
-    labels, past_mass = parent.labels, float(parent.past[0][0])
-    best, best_past = -np.inf, np.zeros(n)
-    for past_share in (np.eye(n)[-1], window[0] / window[0].sum()):
-        children = family.add(window, family.scale(take(parent.past, [0] * n), past_share))
-        gain = float(fast_log_marginal(family, children).sum()) - parent.evidence + entropy
-        gain += label_bound(model.sticks, np.append(parent.others, children[0])) - labels
-        gain += past_mass * float(entr(past_share).sum())
-        if gain > best:
-            best, best_past = gain, past_share
-    rest, splits = take(window, [n - 1]), []
-    left = best_past[-1]
-    for part in range(n - 2, -1, -1):
-        left += best_past[part]
-        stays = 1.0 - best_past[part] / left if left > 0.0 else 1.0
-        splits.append(Split(row, best, concatenated(rest, take(window, [part])), stays))
+    window = take(window, np.argsort(-window[0], kind="stable"))
+    n, first = len(window[0]), take(window, [0])
+    children = concatenated(family.add(first, parent.past), take(window, slice(1, n)))
+    labels = label_bound(model.sticks, np.append(parent.others, children[0])) - parent.labels
+    gain = float(fast_log_marginal(family, children).sum()) - parent.evidence + labels
+    gain += float(whole.weight @ entr(share).sum(axis=1))
+    rest, splits = first, []
+    for part in range(1, n):
+        splits.append(Split(row, gain, concatenated(rest, take(window, [part])), 1.0))
         rest = family.add(rest, take(window, [part]))
     return splits[::-1]
 

@@ -19,6 +19,8 @@ from shoal.points.rows import Points, SparseRows
 
 _LEAST_SHARE = 1e-9
 _TWO_MEANS_ROUNDS = 8
+_FEW_FEATURES, _POWER_STEPS = 32, 30
+"""Up to so many features a principal axis is computed; beyond, so many power steps stand for it."""
 MOST_COLUMNS = 32
 _OVERSAMPLING, _POWER_STEPS = 8, 2
 
@@ -36,6 +38,11 @@ def starts_of(cloud: Cloud, rng: np.random.Generator, steps: int | None = None) 
     share, difference = about_mean(cloud)
     starts = [_across(cloud.spread, share, difference, steps), two_means(share, difference, rng.random(2))]
     return starts[:1] if same_sides(*starts) else starts
+
+
+def power_steps(n_features: int) -> int | None:
+    """Steps of the power method that find a principal axis in so many features well enough. None: it is computed."""
+    return None if n_features <= _FEW_FEATURES else _POWER_STEPS
 
 
 def same_sides(first: Array, second: Array) -> bool:
@@ -60,11 +67,15 @@ def about_mean(cloud: Cloud) -> tuple[Array, Array]:
 
 
 def _across(spread: Array | None, share: Array, difference: Array, steps: int | None) -> Array:
-    side: Array = (difference @ _axis(spread, share, difference, steps) > 0.0).astype(np.float64)
+    side: Array = (difference @ weighted_axis(spread, share, difference, steps) > 0.0).astype(np.float64)
     return side
 
 
-def _axis(spread: Array | None, share: Array, difference: Array, steps: int | None) -> Array:
+def weighted_axis(spread: Array | None, share: Array, difference: Array, steps: int | None) -> Array:
+    """The first principal axis (E,) of weights (m,) that sum to one and locations less the mean under them (m, E).
+
+    `spread` and `steps` are as in `principal_start`.
+    """
     weighted = difference * np.sqrt(share)[:, None]
     if spread is None and steps is not None and 2 * weighted.shape[0] < weighted.shape[1]:
         return power_axis_of_rows(weighted, steps)

@@ -235,7 +235,12 @@ def overfit_correction(family: AnyFamily, weight: Array, whole: Array, points_a_
     `whole` (P,) are the sample's sums: a parameter that no row tells about does not count.
     """
     parameters = min(family.n_free_parameters, int(np.count_nonzero(whole)))
-    return parameters * max(float(weight @ weight / weight.sum()) - points_a_row, 0.0)
+    return parameters * unseen_points(weight, points_a_row)
+
+
+def unseen_points(weight: Array, points_a_row: float = 1.0) -> float:
+    """Points that a row of a sample with weights (m,) stands for beside those in it, on average."""
+    return max(float(weight @ weight / weight.sum()) - points_a_row, 0.0)
 
 
 def division_entropy(weight: Array, p: Array) -> float:

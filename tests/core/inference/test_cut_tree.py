@@ -7,10 +7,12 @@ import pytest
 
 from shoal import DPMixture
 from shoal.families import NormalInverseGamma, NormalInverseWishart, log_marginal
-from shoal.inference import StickPrior
+from shoal.inference import Model, Search, StickPrior, WindowData, past_of
 from shoal.inference.cut_tree import CutTree, best_parts, cut_tree, shares_of_parts
 from shoal.inference.label_terms import split_gain
+from shoal.inference.split import propose_parts
 from shoal.inference.start_points import Cloud
+from shoal.mixture import Past, bound_of_responsibilities
 
 
 def row_of_clusters(n_clusters, n_each, d, distance, seed):
@@ -122,3 +124,36 @@ def test_all_clusters_of_a_row_are_found(n_clusters, d, distance):
     x, y = row_of_clusters(n_clusters, 30, d, distance, 0)
     labels = DPMixture("gaussian").fit(x).labels_
     assert len(set(labels)) == len(set(zip(labels, y, strict=True))) == n_clusters
+
+
+@pytest.mark.parametrize("past_at", [None, 0.0, 4.0])
+def test_the_gain_of_parts_is_that_of_the_bound_for_all_rows(past_at):
+    """By the bound of responsibilities, in which the rows of the past are the heaviest part's. They lie at one cluster,
+    or at all."""
+    rng = np.random.default_rng(5)
+    x, _ = row_of_clusters(5, 40, 2, 9.0, 5)
+    gone = {
+        None: np.zeros((0, 2)),
+        0.0: rng.normal(size=(30, 2)),
+        4.0: row_of_clusters(5, 200, 2, 9.0, 6)[0],
+    }[past_at]
+    family, sticks = NormalInverseWishart([18.0, 0.0], 0.002, 40.0, 40.0 * np.eye(2)), StickPrior(1.0, 0.8)
+    model, data = Model(family, sticks), WindowData(x, np.ones(len(x)))
+    search = Search(data, model, np.random.default_rng(0))
+    everything, past = np.vstack([x, gone]), family.suffstats(gone, np.ones((len(gone), 1)))
+    state = search.live_start(family.suffstats(everything, np.ones((len(everything), 1))), past_of(Past(past, None)))
+    splits = propose_parts(data, model, state, [0], np.random.default_rng(0))
+    assert len(splits) == 4
+
+    mass = np.array([splits[-1].window[0][0], *(split.window[0][1] for split in splits)])
+    tree = cut_tree(Cloud(x, None, np.ones(len(x))))
+    found = best_parts(family, sticks, tree, x, np.ones(len(x)), 0.0, 0.0)
+    share = shares_of_parts(family, found, x, np.ones(len(x)))
+    own = share[:, [int(np.argmin(abs(share.sum(axis=0) - one))) for one in mass]]
+    assert own.sum(axis=1) == pytest.approx(np.ones(len(x)))
+    assert [split.past_share for split in splits] == [1.0] * 4
+    resp = np.vstack([own, np.tile(np.eye(5)[0], (len(gone), 1))])
+    before = bound_of_responsibilities(family, everything, np.ones((len(everything), 1)), 0.8)
+    after = bound_of_responsibilities(family, everything, resp, 0.8)
+    assert splits[0].gain == pytest.approx(after - before, rel=1e-9)
+    assert (splits[0].gain > 100.0) == (past_at != 4.0)
