@@ -317,4 +317,4 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
     pages.endpoints.add_to(app)
     app.mount("/static", pages.PageFiles(), name="static")
     described = app.openapi
-    app.openapi = cache(lambda: docs.completed(described(), settings))  # type: ignore[method-assign]
+    app.openapi = cache(lambda: docs.completed(described(), app.routes, settings))  # type: ignore[method-assign]

@@ -1,9 +1,12 @@
 """Parts of the OpenAPI document that signatures do not contain: raw bodies, examples of answers, errors."""
 
+from collections.abc import Iterable
 from inspect import signature
 from typing import Any
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.routing import BaseRoute
 
 from shoal.errors import NotFiniteError, NotNumericError, OutsideDomainError, SettingError, ShapeError, ShoalError
 from shoal_service.errors import (
@@ -158,10 +161,11 @@ def example_of(model: type[BaseModel]) -> Any:
     return examples[0]
 
 
-def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def completed(document: dict[str, Any], routes: Iterable[BaseRoute], settings: Settings) -> dict[str, Any]:
     """Complete the OpenAPI document of FastAPI: add the schemas that bodies refer to, the families of the registry and
     the limits of this service, and remove the errors of FastAPI, which are never sent.
     """
+    _restore_examples(document, routes)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     document["components"]["securitySchemes"] = SECURITY_SCHEMES
     for name in ("HTTPValidationError", "ValidationError"):
@@ -178,6 +182,27 @@ def completed(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
     _name_families(body["properties"])
     _name_limits(document, body["properties"], settings)
     return document
+
+
+def _restore_examples(document: dict[str, Any], routes: Iterable[BaseRoute]) -> None:
+    """Write the examples of answers again as they were declared: FastAPI leaves out the fields that are null."""
+    schemas = document["components"]["schemas"]
+    for route in (route for route in routes if isinstance(route, APIRoute) and route.include_in_schema):
+        for method in route.methods or ():
+            described = document["paths"][route.path_format][method.lower()]["responses"]
+            for status, response in route.responses.items():
+                for media_type, content in response.get("content", {}).items():
+                    if "example" in content:
+                        described[str(status)]["content"][media_type]["example"] = content["example"]
+                if "model" in response:
+                    _restore_examples_of(schemas, response["model"])
+
+
+def _restore_examples_of(schemas: dict[str, Any], model: type[BaseModel]) -> None:
+    whole = model.model_json_schema()
+    for name, schema in {**whole.get("$defs", {}), model.__name__: whole}.items():
+        if "examples" in schema:
+            schemas[name]["examples"] = schema["examples"]
 
 
 def _name_limits(document: dict[str, Any], fields: dict[str, Any], settings: Settings) -> None:

@@ -21,9 +21,19 @@ EXAMPLE: dict[str, JsonValue] = {
 }
 
 
-def _setting(default: Any = None, **schema: JsonValue) -> Any:
-    """A field whose range is documented here and checked by the library, which says it better."""
-    return Field(default, json_schema_extra=schema)
+def _setting(*, nullable: bool = False, **schema: JsonValue) -> Any:
+    """A field whose range is documented here and checked by the library, which says it better. The library also refuses
+    null, unless the setting is nullable.
+    """
+
+    def complete(described: dict[str, Any]) -> None:
+        described |= schema
+        described.pop("default", None)  # a setting that is left out has the default of the library
+        if not nullable:
+            kinds = [kind for kind in described.pop("anyOf") if kind != {"type": "null"}]
+            described |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+
+    return Field(None, json_schema_extra=complete)
 
 
 class StreamIn(WireModel):
@@ -40,9 +50,9 @@ class StreamIn(WireModel):
     settings then show it with its `family_reason`. With a prior of your own or `missing: marginal` the default is
     `gaussian`. For mixed data an object: from the names of features, or columns such as `0-3,7` counted from 0, to
     families. All columns of one family are one block. Part of the shape."""
-    family_requested: Literal["auto"] | None = _setting(readOnly=True)
+    family_requested: Literal["auto"] | None = _setting(nullable=True, readOnly=True)
     """`auto` where the family is automatic."""
-    family_reason: str | None = _setting(readOnly=True)
+    family_reason: str | None = _setting(nullable=True, readOnly=True)
     """Why an automatic family was chosen. Shown, not meant to be set."""
     n_features: int | None = _setting(minimum=1)
     """Number of features of a point. Part of the shape. A new stream may give `feature_names` instead, or name
@@ -55,31 +65,31 @@ class StreamIn(WireModel):
     are learnt from points that hold texts. More can be added."""
     embedder: str | None = None
     """Name and version of what made vectors of texts, as `shoal ingest --text` records it. It can be given once."""
-    prior: Literal["auto", "hierarchical"] | dict[str, float | list[float] | list[list[float]]] | None = None
+    prior: Literal["auto", "hierarchical"] | dict[str, float | list[float] | list[list[float]]] | None = _setting()
     """`auto`: the prior is learnt from the first points. `hierarchical`: the same, and refinements learn all of the
     covariance prior. Otherwise the hyperparameters of the family. Part of the shape."""
-    method: Literal["default", "sva", "sva-pm"] | None = None
+    method: Literal["default", "sva", "sva-pm"] | None = _setting()
     """One-pass method, which also says how components are merged and pruned. Part of the shape."""
     concentration: float | None = _setting(exclusiveMinimum=0)
     """Concentration of the Dirichlet process. A larger value expects more components."""
     birth_threshold: float | None = _setting(exclusiveMinimum=0, exclusiveMaximum=1)
     """A point makes a new component if its posterior probability of being new is above this threshold."""
-    half_life: float | str | None = _setting(minimum=1)
+    half_life: float | str | None = _setting(nullable=True, minimum=1)
     """After so many points, or after a time such as `30m` or `1h`, a point counts half. Where it is a time, the times
     of the records decide. null: nothing is forgotten."""
     lateness: str | None = None
     """With a half-life that is a time: a record that is older than the newest one by more than this time, such as
     `10m`, is refused. null: every record is accepted, with the weight that its age deserves."""
-    missing: Literal["refuse", "marginal"] | None = None
+    missing: Literal["refuse", "marginal"] | None = _setting()
     """A missing value: an error (the default), or the point is scored by its other features and learnt by its
     expected statistics. Part of the shape."""
     prune_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
     """Only for `sva-pm`: components with a smaller share of the mass are pruned."""
     merge_threshold: float | None = _setting(minimum=0, exclusiveMaximum=1)
     """Only for `sva-pm`: components at a smaller distance are merged."""
-    responsibility_floor: float | None = _setting(minimum=0, maximum=0.1)
+    responsibility_floor: float | None = _setting(nullable=True, minimum=0, maximum=0.1)
     """Smaller responsibilities are dropped. null: the value of the method."""
-    check_schedule: Literal["doubling", "paper"] | None = None
+    check_schedule: Literal["doubling", "paper"] | None = _setting()
     """When components are checked for merging and pruning."""
     warmup_points: int | None = _setting(minimum=1, maximum=1_000_000)
     """Number of first points from which `prior: auto` learns location and scale. Part of the shape."""
@@ -108,7 +118,7 @@ class StreamIn(WireModel):
     """Largest number of records that are kept by their keys, the newest ones. 0 keeps none."""
     record_bytes: int | None = _setting(minimum=0)
     """Largest size of these records in the store, in bytes."""
-    record_ttl_s: float | None = _setting(exclusiveMinimum=0)
+    record_ttl_s: float | None = _setting(nullable=True, exclusiveMinimum=0)
     """Seconds that a record is kept after it came. null: as long as there is room."""
     novelty_threshold: float | None = _setting(exclusiveMinimum=0, exclusiveMaximum=1)
     """A point counts as novel if its novelty before it was learnt is above this threshold."""
