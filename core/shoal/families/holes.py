@@ -18,6 +18,7 @@ import numpy as np
 
 from shoal.errors import SettingError
 from shoal.families.base import AnyFamily
+from shoal.kernels import linalg
 from shoal.points.arrays import Array, BoolArray
 from shoal.points.rows import SparseRows
 
@@ -97,10 +98,11 @@ def conditional(mean: Array, covariance: Array, x: Array) -> tuple[Array, Array]
     seen = np.flatnonzero(observed)
     own = covariance[:, missing[:, None], missing]
     if seen.size:
-        across = covariance[:, missing[:, None], seen]
-        gain = np.linalg.solve(covariance[:, seen[:, None], seen], across.transpose(0, 2, 1)).transpose(0, 2, 1)
-        filled[:, missing] += np.einsum("kmo,ko->km", gain, x[seen] - mean[:, seen])
-        own = own - np.matmul(gain, across.transpose(0, 2, 1))
+        whitening = linalg.inverse_lower(linalg.cholesky(covariance[:, seen[:, None], seen]))
+        across = np.matmul(covariance[:, missing[:, None], seen], whitening.transpose(0, 2, 1))
+        whitened = np.einsum("kop,kp->ko", whitening, x[seen] - mean[:, seen])
+        filled[:, missing] += np.einsum("kmo,ko->km", across, whitened)
+        own = own - np.matmul(across, across.transpose(0, 2, 1))
     spread[:, missing[:, None], missing] = 0.5 * (own + own.transpose(0, 2, 1))
     return filled, spread
 

@@ -243,3 +243,11 @@ def test_rows_with_holes_are_found_in_tables_and_sparse_rows() -> None:
     x = np.array([[0.0, 1.0], [NAN, 0.0], [0.0, 0.0], [1.0, NAN], [NAN, NAN]])
     for rows in (x, SparseRows.of(x)):
         np.testing.assert_array_equal(rows_with_holes(rows), [False, True, False, True, True])
+
+
+def test_a_hole_beside_features_that_rounding_makes_equal() -> None:
+    """Points far out along one line: the covariance of the observed features is singular in floating point."""
+    prior = NormalInverseWishart(np.zeros(3), 0.1, 6.0, np.eye(3))
+    params = prior.posterior(prior.suffstats(np.outer([1e12, -2e12, 3e12], np.ones(3)), np.ones((3, 1))))
+    one = expected_stats(prior, params, np.array([[2e12, 2e12, NAN]]), np.ones(1))
+    np.testing.assert_allclose(one.mean, 2e12, rtol=1e-6)
