@@ -6,18 +6,31 @@ them would use up all file descriptors of the process. Headers without end would
 
 import asyncio
 import resource
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from shoal_service.errors import OverloadedError
+from shoal_service.problems import Problem, problem_for, problem_for_status
 
 HEADERS_S = 10.0
 """Longest time from the first byte of a request, or from the connection, to the end of its headers."""
 MOST_HEADER_BYTES = 131_072
 """Largest size of headers, and of the trailers after a body in chunks. What the first read brings is not counted."""
+LONGEST_TARGET_BYTES = 65_535
+"""Longest target of a request, its path and query, that the parser reads."""
 RESERVED_FILES = 128
 """File descriptors that are kept for the store, child processes and the listening socket."""
 
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_FULL = problem_for(OverloadedError("every connection is in use; send the request again in a moment"))
+_TARGET = problem_for_status(
+    414, f"the address of the request is longer than {LONGEST_TARGET_BYTES} bytes; send the values in a body, by POST"
+)
+_HEADERS = problem_for_status(431, f"the headers are larger than {MOST_HEADER_BYTES} bytes; send smaller ones")
+_NO_REQUEST = problem_for_status(
+    400, "this is no request of HTTP/1.1; look at its method, its headers and the length of its body"
+)
 
 
 class Connection(HttpToolsProtocol):
@@ -30,6 +43,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.url = b""
         self._deadline: asyncio.TimerHandle | None = None
         self._in_headers = False
         self._header_bytes = 0  # received since the last request or part of a body began
@@ -39,8 +53,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.most:
             if not self.waiting:
-                transport.write(_FULL)
-                transport.close()
+                self._refuse(_FULL)
                 return
             next(iter(self.waiting))._give_up()
         self.waiting[self] = None
@@ -51,9 +64,22 @@ class Connection(HttpToolsProtocol):
         self._header_bytes += len(data)
         super().data_received(data)
         if self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The headers are larger than {MOST_HEADER_BYTES} bytes; send smaller ones.")
+            self._refuse(_HEADERS)
         if self._in_headers and self._deadline is None and not self.transport.is_closing():
             self._start_deadline()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser cannot read, as every other error is refused: with a problem."""
+        self._refuse(_NO_REQUEST if len(self.url) <= LONGEST_TARGET_BYTES else _TARGET)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer without a request that the application could answer, and close the connection."""
+        body = problem.body()
+        headers = {**problem.headers(), "Content-Length": str(len(body)), "Connection": "close"}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        line = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\n"
+        self.transport.write(f"{line}{head}\r\n".encode() + body)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         """Remember that a request has begun."""

@@ -69,6 +69,8 @@ class RequestMiddleware:
         try:
             if len(hosts) > 1:  # RFC 9112, 3.2
                 raise ParameterError(f"the request has {len(hosts)} Host headers; send one")
+            if not hosts and scope.get("http_version") == "1.1":
+                raise ParameterError("the request has no Host header; send one with the name of this server")
             check_host(hosts[0].decode("latin-1") if hosts else None, self._allowed_hosts)
             await self._app(scope, receive, answer)
         except ClientDisconnect:

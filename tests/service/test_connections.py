@@ -1,5 +1,6 @@
 """Connections that send nothing: they are closed in time, and they keep no others out."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -100,6 +101,28 @@ def test_headers_without_end_are_refused_and_use_no_memory(kind: str) -> None:
                 answers += part
         assert answers.count(b"HTTP/1.1 200") <= (kind == "trailers"), "one that had read enough before the trailers"
         assert answer(connect()).endswith(b"hi")
+
+
+def test_what_is_no_request_is_answered_with_a_problem() -> None:
+    """The answers were plain text, and 400 whatever was wrong."""
+    sent = {
+        400: b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
+        414: GET.replace(b"/ ", b"/?x=" + 70_000 * b"1" + b" ", 1),
+        431: GET[:-2] + 6000 * (b"a: " + b"a" * 95 + b"\r\n"),
+    }
+    with serving(100, LONGEST_WAIT_S) as connect:
+        for status, request in sent.items():
+            client, reply = connect(), b""
+            with suppress(ConnectionError):  # closed before it has read everything
+                client.sendall(request)
+            with suppress(ConnectionError):
+                while part := client.recv(4096):
+                    reply += part
+            head, _, body = reply.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d " % status), reply
+            assert b"content-type: application/problem+json" in head.lower()
+            assert b"content-length: %d" % len(body) in head.lower()
+            assert json.loads(body)["status"] == status
 
 
 def test_idle_connections_give_way_to_new_ones() -> None:

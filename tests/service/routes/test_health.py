@@ -165,6 +165,14 @@ async def test_a_host_that_is_not_on_the_list_is_refused(running: Any, host: str
         assert reply.json()["type"] == "/problems/host-not-allowed"
 
 
+@ON_MEMORY
+async def test_a_request_without_a_host_is_malformed(running: Any) -> None:
+    request = running.http.build_request("GET", "/healthz")
+    del request.headers["host"]
+    reply = await running.http.send(request)
+    assert (reply.status_code, reply.json()["type"]) == (400, "/problems/parameter")  # RFC 9112, 3.2
+
+
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:9", "LOCALHOST", "[::1]:80"])
 @ON_MEMORY
 async def test_loopback_hosts_are_allowed(running: Any, host: str) -> None:
