@@ -5,7 +5,7 @@ several components. A cluster brings these together.
 """
 
 from shoal.clusters.changes import ClusterChange, ClusterChangeKind, changes
-from shoal.clusters.cut import Cluster, Clustering, CutRule, cut, telling_of_clusters
+from shoal.clusters.cut import Cluster, Clustering, CutRule, Level, check_level, cut, telling_of_clusters
 from shoal.clusters.hierarchy import Hierarchy, hierarchy_of
 
 __all__ = [
@@ -15,7 +15,9 @@ __all__ = [
     "Clustering",
     "CutRule",
     "Hierarchy",
+    "Level",
     "changes",
+    "check_level",
     "cut",
     "hierarchy_of",
     "telling_of_clusters",

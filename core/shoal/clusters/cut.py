@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from shoal.clusters.hierarchy import Hierarchy
-from shoal.errors import SettingError, counted
+from shoal.errors import SettingError, UnknownComponentError, counted
 from shoal.families import concatenated, take
 from shoal.mixture import MOST_TELLING, MixtureSnapshot, TellingFeature
 from shoal.points.arrays import Array, IntArray, read_only
 
 CutRule: TypeAlias = Literal["number", "resolution", "connected", "penalty", "components"]
+Level: TypeAlias = Literal["component", "cluster"]
 
 _PENALTY = 3.0
 """A further cluster must improve the fit by so many times what the Bayesian information criterion asks. At 1, groups
@@ -49,9 +50,17 @@ class Clustering(NamedTuple):
         return len(self.clusters)
 
     def of_components(self, ids: IntArray) -> IntArray:
-        """The cluster's id of each id of a live component, in the shape of `ids`."""
-        found: IntArray = self.cluster_of[np.searchsorted(self.component_ids, ids)]
-        return found
+        """The cluster's id of each id of a component, in the shape of `ids`.
+
+        Raises UnknownComponentError for an id that is not one of `component_ids`.
+        """
+        asked, known = np.asarray(ids), self.component_ids
+        if not (found := np.isin(asked, known)).all():
+            raise UnknownComponentError(
+                f"component {asked[~found].flat[0]} is in no cluster of these; give ids of component_ids"
+            )
+        clusters: IntArray = self.cluster_of[np.searchsorted(known, asked)]
+        return clusters
 
 
 def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) -> Clustering:
@@ -84,6 +93,14 @@ def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) ->
     if k and not len(hierarchy.misfit):
         return _grouped(hierarchy, k, "components")
     return _grouped(hierarchy, _default_number(hierarchy), "penalty")
+
+
+def check_level(level: Any, n_clusters: Any, resolution: Any) -> None:
+    """Raise SettingError for a level that is none, and for a number or a resolution at the level of components."""
+    if level not in get_args(Level):
+        raise SettingError(f'level is {level!r}; give "component" or "cluster"')
+    if level == "component" and (n_clusters is not None or resolution is not None):
+        raise SettingError('n_clusters and resolution choose clusters; give level="cluster" with them')
 
 
 def _checked_number(n_clusters: Any, k: int) -> int:

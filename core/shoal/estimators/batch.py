@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.clusters import Clustering, Hierarchy, cut, hierarchy_of
+from shoal.clusters import Clustering, Hierarchy, Level, check_level, cut, hierarchy_of
 from shoal.errors import SettingError, ShapeError
 from shoal.estimators.batch_engines import OWN_CHOICE, check_positive, check_starts, checked_settings, engine_of
 from shoal.estimators.batch_fit import FittedBatch, fit_batch
@@ -272,12 +272,27 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
             )
         return self.labels_
 
-    def predict(self, X: Any) -> IntArray:
-        """The component of largest posterior predictive probability of each row, (N,) int64.
+    def predict(
+        self,
+        X: Any,
+        *,
+        level: Level = "component",
+        n_clusters: int | None = None,
+        resolution: float | None = None,
+    ) -> IntArray:
+        """The component of largest posterior predictive probability of each row, (N,) int64; at level "cluster", the
+        cluster that holds the best component with training points.
 
-        For a training point near a tie it may differ from `labels_`, which come from the engine.
+        For a training point near a tie it may differ from `labels_`, which come from the engine. `n_clusters` and
+        `resolution` are those of `clusters`. Raises SettingError for another level, and for either of them at the level
+        of components.
         """
-        return self._of_fit().predict(self._checked(X, reset=False), with_resp=False).row
+        check_level(level, n_clusters, resolution)
+        x = self._checked(X, reset=False)
+        if level == "component":
+            return self._of_fit().predict(x, with_resp=False).row
+        ids = self._snapshot().predict(x, with_resp=False).component
+        return self.clusters(n_clusters, resolution=resolution).of_components(ids)
 
     def predict_proba(self, X: Any) -> Array:
         """(N, T): probability that each row belongs to each component, by weight and posterior predictive density.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.clusters import Clustering, Hierarchy, cut
+from shoal.clusters import Clustering, Hierarchy, Level, check_level, cut
 from shoal.errors import SettingError
 from shoal.estimators.density import DensityMethods
 from shoal.estimators.fitted import Fitted, RefinementReport
@@ -249,7 +249,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         self,
         X: Any,
         *,
-        level: Literal["component", "cluster"] = "component",
+        level: Level = "component",
         n_clusters: int | None = None,
         resolution: float | None = None,
     ) -> IntArray:
@@ -258,10 +258,7 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         `n_clusters` and `resolution` are those of `clusters`. Raises SettingError for another level, and for either of
         them at the level of components.
         """
-        if level not in ("component", "cluster"):
-            raise SettingError(f'level is {level!r}; give "component" or "cluster"')
-        if level == "component" and (n_clusters is not None or resolution is not None):
-            raise SettingError('n_clusters and resolution choose clusters; give level="cluster" with them')
+        check_level(level, n_clusters, resolution)
         x, snapshot = self._asked(X)
         ids = snapshot.predict(x, with_resp=False).component
         return ids if level == "component" else self.clusters(n_clusters, resolution=resolution).of_components(ids)

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.cluster.hierarchy import fcluster, is_valid_linkage
 from sklearn.metrics import adjusted_rand_score
 
-from shoal import StreamingDPMixture
+from shoal import DPMixture, StreamingDPMixture
 from shoal.clusters import Clustering, Hierarchy, cut
-from shoal.errors import SettingError
+from shoal.errors import SettingError, UnknownComponentError
 from shoal.families import FAMILIES, NormalInverseWishart
 
 ROWS: dict[str, Any] = {
@@ -162,6 +162,24 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(model: StreamingDPMixtu
         model.predict(np.zeros((1, 2)), n_clusters=2)
     with pytest.raises(SettingError, match='level="cluster"'):
         model.predict(np.zeros((1, 2)), resolution=2.0)
+
+
+def test_batch_fits_predict_clusters_also_where_a_component_without_points_is_best() -> None:
+    """Far out the prior predictive of an unused component is the most probable. It is in no cluster."""
+    rng = np.random.default_rng(0)
+    z = rng.integers(3, size=300)
+    x = rng.normal(size=(300, 2)) + np.array([(0, 0), (9, 0), (0, 60)])[z]
+    fit = DPMixture(method="tsb", truncation=8, max_iter=30).fit(x)
+    far = np.array([[500.0, -900.0]])
+    assert fit.predict(far)[0] not in fit.hierarchy_.ids
+    assert fit.predict(far, level="cluster")[0] in {cluster.id for cluster in fit.clusters().clusters}
+    two = fit.predict(x, level="cluster", n_clusters=2)
+    assert adjusted_rand_score(z == 2, two) == 1.0
+    assert_array_equal(two, fit.clusters(2).of_components(fit.predict(x)))
+    with pytest.raises(SettingError, match='level="cluster"'):
+        fit.predict(x, n_clusters=2)
+    with pytest.raises(UnknownComponentError, match="component 7 is in no cluster"):
+        fit.clusters().of_components(np.array([0, 7]))
 
 
 def test_counts_have_a_tree_and_a_number_but_no_resolution() -> None:
