@@ -19,6 +19,7 @@ def two_clusters(n: int = 4_000) -> np.ndarray:
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance", "student"])
 @pytest.mark.parametrize("kind", [StreamingDPMixture, DPMixture])
+@pytest.mark.short_form("StreamingDPMixture-gaussian", "DPMixture-*")
 def test_drawn_points_have_the_moments_of_their_components(kind: type, family: str) -> None:
     model = kind(family, random_state=0).fit(two_clusters())
     x, component = model.sample(N, random_state=7)

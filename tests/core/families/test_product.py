@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_t, nbinom
 from sklearn.metrics import adjusted_rand_score
 
+from harness.short_form import longer
 from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import OutsideDomainError, SettingError
 from shoal.families import (
@@ -160,6 +161,7 @@ def test_density_of_a_row_with_a_hole_is_the_integral_over_it():
 
 @pytest.mark.parametrize("real", ["gaussian", "diagonal", "known_covariance"])
 @pytest.mark.parametrize("method", ["vdp", "fast-vdp"])
+@pytest.mark.short_form("vdp-gaussian", "fast-vdp-diagonal", "fast-vdp-known_covariance")
 def test_rows_far_from_zero_are_divided_as_near_ones(method, real):
     """Raw squares about zero lost all digits under a prior of one's own: a matrix was not positive definite."""
     rng = np.random.default_rng(0)
@@ -195,7 +197,7 @@ def test_constant_first_rows_of_real_columns_do_not_spoil_the_scale(constant):
     assert adjusted_rand_score(kind[500:], model.predict(x[500:])) > 0.8
 
 
-@pytest.mark.parametrize("other", ["diagonal", "poisson"])
+@pytest.mark.parametrize("other", ["diagonal", longer("poisson")])
 def test_refinement_states_the_statistics_of_blocks_under_their_new_prior(other):
     """Scatters in units of a known covariance kept the old unit, so that each refinement took it for smaller."""
     rng = np.random.default_rng(0)

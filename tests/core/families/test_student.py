@@ -286,11 +286,11 @@ def test_heavy_tails_make_no_components(d: int, degrees: float) -> None:
 
 
 def test_a_fit_is_the_same_wherever_the_stream_is_cut() -> None:
-    """Over the end of the warm-up and two refinements, at rows 300 and 600."""
-    x, _ = clusters(700, 2, 4, 4.0, seed=13)
-    whole, cut = (StreamingDPMixture("student", warmup_points=300) for _ in range(2))
+    """Over the end of the warm-up and two refinements, at rows 200 and 400."""
+    x, _ = clusters(450, 2, 4, 4.0, seed=13)
+    whole, cut = (StreamingDPMixture("student", warmup_points=200) for _ in range(2))
     whole.partial_fit(x)
-    for part in np.split(x, [1, 150, 300, 301, 450, 600, 601, 650]):
+    for part in np.split(x, [1, 100, 200, 201, 300, 400, 401, 430]):
         cut.partial_fit(part)
     assert whole._fitted.state.schedule.adopted == 2
     written = [io.BytesIO(), io.BytesIO()]

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from harness.short_form import longer
 from shoal.estimators import StreamingDPMixture
 from shoal.refinement import forget_window, points_until_refinement, refinement_due
 from shoal.refinement.schedule import MISFIT_GRID, schedule_after
@@ -94,7 +96,7 @@ def test_a_half_life_set_later_shortens_a_long_wait(stream: SimpleNamespace) -> 
         assert due.offset == offset
 
 
-@pytest.mark.parametrize("cuts", [(), (2_440,), (2_460,), (2_469, 2_499), range(10, 4_000, 10)])
+@pytest.mark.parametrize("cuts", [(), longer((2_440,)), longer((2_460,)), (2_469, 2_499), range(10, 4_000, 10)])
 def test_a_birth_shortens_the_wait_at_the_same_point_however_calls_are_cut(cuts: Iterable[int]) -> None:
     """A warm-up that ends at no multiple of 500, and a cluster that begins before the stream has doubled."""
     rng = np.random.default_rng(0)
@@ -151,15 +153,16 @@ def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: S
 
 
 def test_nothing_is_due_without_a_window_or_by_request_or_in_the_warm_up(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(1_000)
+    x, _ = stream.nine(200)
+    settings = partial(stream.settings, n_features=2, warmup_points=200)
     for way in ({"window": 0}, {"method": "sva"}, {"refinement": None}):
-        state = stream.feed(stream.settings(n_features=2, **way), x).state
+        state = stream.feed(settings(**way), x).state
         assert refinement_due(state) is None
         assert points_until_refinement(state) > 1 << 50
-    warming = stream.feed(stream.settings(n_features=2), x[:999]).state
+    warming = stream.feed(settings(), x[:199]).state
     assert refinement_due(warming) is None
     assert points_until_refinement(warming) == 1
-    ready = stream.feed(stream.settings(n_features=2), x).state
+    ready = stream.feed(settings(), x).state
     due = refinement_due(ready)
     assert due is not None
     assert due.why == "warm-up"

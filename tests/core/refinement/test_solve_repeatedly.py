@@ -33,7 +33,7 @@ def _moves_no_mass(problem: Problem) -> None:
     first = solve(problem, rng=np.random.default_rng(0))
     assert len(first.stats[0]) == 3
     problem = fed(problem, first)
-    for seed in range(1, 101):
+    for seed in range(1, 51):
         again = solve(problem, rng=np.random.default_rng(seed))
         if again.worthwhile:
             problem = fed(problem, again)

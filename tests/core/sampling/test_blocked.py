@@ -86,7 +86,7 @@ def test_log_joint_of_every_labelling(exact: Exact) -> None:
 
 
 @pytest.mark.parametrize("runs", [600, pytest.param(30_000, marks=pytest.mark.slow)])
-@pytest.mark.short_form("gaussian-*", "shared-*")
+@pytest.mark.short_form("gaussian-*")
 def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, runs: int) -> None:
     """From exact draws, exact ones again and different ones: chi-squared over labellings; false alarm 1e-4."""
     rng = np.random.default_rng(31)

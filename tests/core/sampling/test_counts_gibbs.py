@@ -88,7 +88,7 @@ SAMPLERS = {
     "multinomial-gibbs", "poisson-blocked-gibbs", "bernoulli-split-merge", "negative_binomial-sequential"
 )
 def test_samples_are_of_the_exact_posterior(samplers, remember_blocks, family, sampler):
-    check_samples(family, sampler, samplers.partitions(5), 1_500, remember_blocks)
+    check_samples(family, sampler, samplers.partitions(5), 1_000, remember_blocks)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_first_draw_of_all_points_has_its_own_law(exact: Exact) -> None:
 
 
 @pytest.mark.parametrize("n_samples", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
-@pytest.mark.short_form("gaussian-*", "subspace-*")
+@pytest.mark.short_form("gaussian-*")
 def test_co_clustering_probabilities(exact: Exact, n_samples: int) -> None:
     """Of all 15 pairs, from one long chain: batch means of 50 batches, Student t; false alarm 1e-4 in all."""
     fit = long_chain(exact, n_samples)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from harness.short_form import longer
 from shoal.families import AnyFamily, NormalInverseGamma, NormalInverseWishart
 from shoal.sequential.prior.choose import (
     choose_prior,
@@ -132,7 +133,7 @@ def test_few_rows_are_given_the_default(stream: SimpleNamespace, family: str) ->
 
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal", "known_covariance"])
-@pytest.mark.parametrize(("variance", "dof"), [(0.5, 32.0), (0.02, 256.0)])
+@pytest.mark.parametrize(("variance", "dof"), [(0.5, 32.0), longer(0.02, 256.0)])
 def test_a_choice_is_the_prior_whose_components_vary_by_as_much(family: str, variance: float, dof: float) -> None:
     """On average: what is drawn from it says so."""
     prior = located_prior(family, 3, 1.0, variance, dof)

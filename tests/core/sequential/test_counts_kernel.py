@@ -45,7 +45,7 @@ SHORT = [(2, *RULES[1]), (40, *RULES[0])]
     ("d", "pair_rule", "floor"), short_form([(d, *rules) for d in (2, 5, 40) for rules in RULES], SHORT)
 )
 def test_kernel_equals_the_reference(sva, case, d, pair_rule, floor):
-    prior, x = case.make(d, n=300 if d == 2 else 180)
+    prior, x = case.make(d, n=300 if d == 2 else 120)
     rules = sva.rules(pair_rule, floor)
     expected, got = reference_pass(prior, rules, x), sva.drive(prior, rules, x)
     assert got.n_components == len(expected.born_at) > 1

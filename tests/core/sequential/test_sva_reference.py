@@ -47,7 +47,7 @@ def test_many_components_at_once(sva, form):
     """Enough components for every width of vector loop and its remainder, and refusals at the limit."""
     limit = 13 if form in ("gaussian", "student") else 35
     prior, rules = sva.prior(form, 5), sva.rules("overlap", 1e-6, max_components=limit)
-    x = sva.clusters(300 if limit == 13 else 1_200, 5, seed=3, n_clusters=80, spread=6.0)
+    x = sva.clusters(300 if limit == 13 else 600, 5, seed=3, n_clusters=80, spread=6.0)
     expected = reference_pass(prior, rules, x)
     got = sva.drive(prior, rules, x)
     assert len(expected.born_at) == got.n_components == limit

@@ -236,7 +236,7 @@ def nine(n: int) -> Array:
 
 def test_refinements_weigh_the_rows_of_the_window_as_the_stream_does() -> None:
     """Adopted ones leave the count as it is by hand, and the masses sum to it."""
-    x, times = nine(3_000), arrivals(3_000, 8, disorder_s=1_500.0)
+    x, times = nine(2_000), arrivals(2_000, 8, disorder_s=1_500.0)
     models = []
     for step in (500, 1_777):
         model = StreamingDPMixture(half_life="9h", warmup_points=500)
@@ -284,7 +284,7 @@ def test_the_window_ends_by_time(given: dict[str, Any], window_s: float) -> None
 
 def test_refinements_follow_a_window_that_ends_by_time() -> None:
     """Each half window at first, so that no row leaves without one; at the same offsets for any cut."""
-    x, times = nine(8_000), arrivals(8_000, 16)
+    x, times = nine(6_000), arrivals(6_000, 16)
     offsets = []
     for step in (500, 1_777):
         model = StreamingDPMixture(half_life="2h", warmup_points=300)

@@ -49,7 +49,7 @@ FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
     ),
 )
 def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
-    prior, x, rules = sva.prior(form, 4), sva.clusters(1_200, 4, seed=2), sva.rules(pair_rule, floor)
+    prior, x, rules = sva.prior(form, 4), sva.clusters(700, 4, seed=2), sva.rules(pair_rule, floor)
     weights = spread_weights(len(x))
     expected, got = reference_pass(prior, rules, x, weights), sva.drive(prior, rules, x, engine=weighted(weights))
     np.testing.assert_array_equal(got.labels, expected.labels)

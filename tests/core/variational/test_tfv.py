@@ -128,7 +128,7 @@ def test_groups_that_are_there_are_found_whatever_their_number(family: Any) -> N
     """Most seeds end with all four; one pass of a stochastic gradient may leave one split or joined."""
     x, z = groups(2000)
     scores = []
-    for seed in range(5):
+    for seed in range(3):
         fit = fit_tfv(family, x, rng=np.random.default_rng(seed))
         assert fit.resp is not None
         scores.append(adjusted_rand_score(z, fit.resp.argmax(axis=1)))
