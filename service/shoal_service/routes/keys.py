@@ -13,7 +13,6 @@ from shoal_service.errors import (
     LimitError,
     NotReadyError,
     ParameterError,
-    StoreUnavailableError,
     UnknownKeyError,
 )
 from shoal_service.routes import docs
@@ -21,7 +20,7 @@ from shoal_service.routes.answers import json_answer
 from shoal_service.routes.authorization import SUBJECT, caller_of
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of
-from shoal_service.wire import encode
+from shoal_service.wire import encode, json_text
 from shoal_service.wire.models import KeyIn, KeysOut, NewKeyOut, decode_key
 
 endpoints = Endpoints("keys")
@@ -38,8 +37,7 @@ _NOT_STORED = {"Cache-Control": "no-store"}
     openapi_extra=docs.json_body(KeyIn),
     responses=docs.answers(
         docs.answer(201, NewKeyOut, "The key is created; its secret is shown only now", ("Location",)),
-        ParameterError, LimitError, *docs.JSON_BODY, NotReadyError,
-        StoreUnavailableError, *docs.HOST,
+        LimitError, *docs.JSON_BODY, NotReadyError, *docs.STORE,
     ),
 )  # fmt: skip
 async def create(request: Request) -> Response:
@@ -50,7 +48,7 @@ async def create(request: Request) -> Response:
     """
     service = service_of(request)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        asked = decode_key(upload.body, upload.content_type)
+        asked = decode_key(json_text(*upload, MAX_BODY_BYTES))
     is_first = caller_of(request.scope).key_id is None
     if is_first and (asked.scope != "admin" or asked.streams or asked.expires):
         raise ParameterError(
@@ -70,7 +68,7 @@ async def create(request: Request) -> Response:
     "/keys",
     ADMIN_SERVICE,
     summary="All access keys",
-    responses=docs.answers(docs.answer(200, KeysOut, "Oldest first"), StoreUnavailableError, *docs.HOST),
+    responses=docs.answers(docs.answer(200, KeysOut, "Oldest first"), *docs.STORE),
 )
 async def list_all(request: Request) -> Response:
     """All keys without their secrets, which nobody can read again. The bootstrap key of the settings comes first."""
@@ -83,9 +81,7 @@ async def list_all(request: Request) -> Response:
     ADMIN_SERVICE,
     status_code=204,
     summary="Revoke an access key",
-    responses=docs.answers(
-        docs.bare(204, "The key is revoked"), UnknownKeyError, ParameterError, StoreUnavailableError, *docs.HOST
-    ),
+    responses=docs.answers(docs.bare(204, "The key is revoked"), UnknownKeyError, *docs.STORE),
 )
 async def revoke(
     request: Request, key: Annotated[str, Path(description="Its id.", examples=["9f86d081884c7d65"])]

@@ -10,7 +10,6 @@ from shoal.errors import UnknownComponentError
 from shoal_service.access import WRITE_AUDITED
 from shoal_service.errors import (
     LimitError,
-    StoreUnavailableError,
     StreamGoneError,
 )
 from shoal_service.routes import docs
@@ -20,6 +19,7 @@ from shoal_service.routes.compute import ALWAYS_IN_THREAD
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import Timeout, service_of, stream_of
 from shoal_service.streams import component_of
+from shoal_service.wire import json_text
 from shoal_service.wire.models import ComponentOut, LabelIn, decode_label
 
 endpoints = Endpoints("components")
@@ -36,7 +36,7 @@ MAX_BODY_BYTES = 32_768
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component with its label"),
         UnknownComponentError, LimitError, *docs.JSON_BODY,
-        StoreUnavailableError, StreamGoneError, *docs.STREAM, *docs.READ,
+        StreamGoneError, *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def label(
@@ -52,7 +52,7 @@ async def label(
     service, name = service_of(request), stream_of(request)
     wait_s = service.wait_s(timeout)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        changes = decode_label(upload.body, upload.content_type)
+        changes = decode_label(json_text(*upload, MAX_BODY_BYTES))
     view = await service.streams.view(name, min_offset=None, timeout_s=wait_s)
     await service.compute(ALWAYS_IN_THREAD, component_of, view, component)  # raises for an unknown id
     await service.streams.set_label(name, view, component, changes)

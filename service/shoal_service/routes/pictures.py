@@ -27,7 +27,7 @@ from shoal_service.streams import (
     projected,
     texts_of,
 )
-from shoal_service.wire import encode, first_points
+from shoal_service.wire import encode, first_points, json_text
 from shoal_service.wire.models import ProjectionIn, ProjectionOut, SampleOut, decode_projection
 
 endpoints = Endpoints("pictures")
@@ -42,7 +42,7 @@ MAX_BODY_BYTES = 4 << 20
     summary="The newest points, and what the mixture says of them today",
     responses=docs.answers(
         docs.answer(200, SampleOut, "Points, in the order of the log"),
-        StoreUnavailableError, *docs.STREAM, *docs.READ,
+        *docs.STREAM, *docs.READ,
     ),
 )  # fmt: skip
 async def sample(
@@ -87,7 +87,7 @@ async def projection(request: Request, min_offset: MinOffset = None, timeout: Ti
     service = service_of(request)
     wait_s = service.wait_s(timeout)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        asked = decode_projection(upload.body, upload.content_type)
+        asked = decode_projection(json_text(*upload, MAX_BODY_BYTES, optional=True))
     view = await service.streams.view(stream_of(request), min_offset=min_offset, timeout_s=wait_s)
     features = None if asked.features is None else (asked.features[0], asked.features[1])
     plane = PlaneChoice(asked.origin, asked.axes, features)

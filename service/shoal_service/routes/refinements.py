@@ -22,7 +22,7 @@ from shoal_service.routes.answers import json_answer, stream_head
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import IdempotencyKeyHeader, service_of, stream_of
 from shoal_service.streams import Refinement, Stream
-from shoal_service.wire import check_idempotency_key, encode
+from shoal_service.wire import check_idempotency_key, encode, json_text
 from shoal_service.wire.models import RefineIn, RefinementOut, RefinementsOut, decode_refine
 
 endpoints = Endpoints("refinement")
@@ -63,7 +63,7 @@ async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None)
     if idempotency_key is not None:
         check_idempotency_key(idempotency_key)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        asked = decode_refine(upload.body, upload.content_type)
+        asked = decode_refine(json_text(*upload, MAX_BODY_BYTES, optional=True))
     stream, refinement = await service.refinements.request(
         name, method=asked.method, window=asked.window, key=idempotency_key
     )

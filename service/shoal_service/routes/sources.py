@@ -17,7 +17,7 @@ from shoal_service.routes.answers import json_answer, stream_head, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import SourceStatus, shown_settings
-from shoal_service.wire import encode
+from shoal_service.wire import encode, json_text
 from shoal_service.wire.models import (
     SourceChangeIn,
     SourceIn,
@@ -38,7 +38,7 @@ Name = Annotated[str, Path(description="Name of the source.", examples=["reading
     "/sources",
     READ,
     summary="The sources of a stream, and how far they are",
-    responses=docs.answers(docs.answer(200, SourcesOut, "By name"), *docs.STORED),
+    responses=docs.answers(docs.answer(200, SourcesOut, "By name"), *docs.STREAM),
 )
 async def listed(request: Request) -> Response:
     """`sources`: the stored position of each partition of each source; a connector reads on from there. `configured`:
@@ -54,7 +54,7 @@ async def listed(request: Request) -> Response:
     "/sources/{source}",
     READ,
     summary="One configured source",
-    responses=docs.answers(docs.answer(200, SourceOut, "The source"), UnknownSourceError, *docs.STORED),
+    responses=docs.answers(docs.answer(200, SourceOut, "The source"), UnknownSourceError, *docs.STREAM),
 )
 async def one(request: Request, source: Name) -> Response:
     """A source that the service runs itself, whether it works, and how far it is. Secrets are never shown."""
@@ -82,7 +82,7 @@ async def put(request: Request, source: Name) -> Response:
     """
     service = service_of(request)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        kind, enabled, settings = decode_source(upload.body, upload.content_type)
+        kind, enabled, settings = decode_source(json_text(*upload, MAX_BODY_BYTES))
     found, created = await service.sources.put(
         stream_of(request), source, kind=kind, enabled=enabled, settings=settings
     )
@@ -102,7 +102,7 @@ async def patch(request: Request, source: Name) -> Response:
     """Pause a source, or let it go on from its position. Its settings stay, with their secrets."""
     service = service_of(request)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        enabled = decode_source_change(upload.body, upload.content_type)
+        enabled = decode_source_change(json_text(*upload, MAX_BODY_BYTES))
     return json_answer(encode(_shown(await service.sources.enable(stream_of(request), source, enabled))))
 
 

@@ -16,7 +16,7 @@ from shoal_service.routes.answers import json_answer, stream_head, time_text
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.service import service_of, stream_of
 from shoal_service.streams import EventPlace, WebhookStatus, event_id
-from shoal_service.wire import encode
+from shoal_service.wire import encode, json_text
 from shoal_service.wire.models import WebhookIn, WebhookOut, WebhooksOut, WebhookStatusOut, decode_webhook
 
 endpoints = Endpoints("webhooks")
@@ -37,7 +37,7 @@ Name = Annotated[
     "/webhooks",
     READ,
     summary="The webhooks of a stream",
-    responses=docs.answers(docs.answer(200, WebhooksOut, "By name"), *docs.STORED),
+    responses=docs.answers(docs.answer(200, WebhooksOut, "By name"), *docs.STREAM),
 )
 async def listed(request: Request) -> Response:
     """All webhooks of the stream and how far each is. Secrets are never shown."""
@@ -50,7 +50,7 @@ async def listed(request: Request) -> Response:
     "/webhooks/{webhook}",
     READ,
     summary="One webhook",
-    responses=docs.answers(docs.answer(200, WebhookStatusOut, "The webhook"), UnknownWebhookError, *docs.STORED),
+    responses=docs.answers(docs.answer(200, WebhookStatusOut, "The webhook"), UnknownWebhookError, *docs.STREAM),
 )
 async def one(request: Request, webhook: Name) -> Response:
     """A webhook, how far it is, and the newest messages that were given up. The secret is never shown."""
@@ -84,7 +84,7 @@ async def put(request: Request, webhook: Name) -> Response:
     """
     service = service_of(request)
     async with service.uploads.read(request, MAX_BODY_BYTES) as upload:
-        asked = decode_webhook(upload.body, upload.content_type)
+        asked = decode_webhook(json_text(*upload, MAX_BODY_BYTES))
     found, created = await service.webhooks.put(
         stream_of(request), webhook, url=asked.url, events=asked.events, secret=asked.secret
     )

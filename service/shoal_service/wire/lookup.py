@@ -2,8 +2,8 @@
 
 import msgspec
 
-from shoal_service.errors import LimitError, MalformedBodyError, UnsupportedMediaTypeError
-from shoal_service.wire.formats import Format, check_size, gunzip, parse_content_encoding, parse_content_type
+from shoal_service.errors import LimitError, MalformedBodyError
+from shoal_service.wire.formats import json_text
 from shoal_service.wire.points import Body, WireLimits
 
 MOST_KEYS = 10_000
@@ -19,12 +19,9 @@ _DECODER = msgspec.json.Decoder(_Lookup)
 
 def decode_lookup(body: Body, content_type: str | None, content_encoding: str | None, limits: WireLimits) -> list[str]:
     """Read the keys. Raises UnsupportedMediaTypeError, BodyTooLargeError, MalformedBodyError and LimitError."""
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send the keys as {Format.JSON}")
-    gzipped = parse_content_encoding(content_encoding)
-    check_size(body, limits)
+    text = json_text(body, content_type, content_encoding, limits.max_body_bytes)
     try:
-        keys = _DECODER.decode(gunzip(body, limits.max_body_bytes) if gzipped else body).keys
+        keys = _DECODER.decode(text).keys
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBodyError(
             f'the body does not hold keys in JSON: {str(error)[:200]}; send {{"keys": ["a", "b"]}}'

@@ -3,6 +3,7 @@
 from shoal_service.wire.formats.arrow_fields import fields_of_batch, without_dictionary
 from shoal_service.wire.formats.decode import check_size, decode
 from shoal_service.wire.formats.gunzip import gunzip
+from shoal_service.wire.formats.json_text import json_text
 from shoal_service.wire.formats.log_payload import (
     fields_from_log,
     from_log,
@@ -23,6 +24,7 @@ __all__ = [
     "fields_of_batch",
     "from_log",
     "gunzip",
+    "json_text",
     "parse_content_encoding",
     "parse_content_type",
     "refuse_first_bad_sparse_row",

@@ -1,12 +1,12 @@
 """Decoding of one body, in any format, to one batch of checked points. It has no state and does no I/O."""
 
-from codecs import BOM_UTF8
 from collections.abc import Callable
 
 from shoal_service.errors import BodyTooLargeError, MalformedBodyError, ParameterError
 from shoal_service.wire.formats.arrow_body import decode_arrow
 from shoal_service.wire.formats.gunzip import gunzip
 from shoal_service.wire.formats.json_body import decode_json
+from shoal_service.wire.formats.json_text import refuse_byte_order_mark
 from shoal_service.wire.formats.media_types import (
     Format,
     parse_content_encoding,
@@ -58,8 +58,7 @@ def decode(
         return decode_arrow(plain, limits, columns)
     if kind in _BINARIES:
         return _BINARIES[kind](plain, limits)
-    if plain.startswith(BOM_UTF8):
-        raise MalformedBodyError("the body begins with a byte order mark, EF BB BF; send UTF-8 without it")
+    refuse_byte_order_mark(plain)
     return _TEXTS[kind](plain, limits, n_features)
 
 

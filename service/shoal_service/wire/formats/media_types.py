@@ -1,5 +1,6 @@
 """Content-Type and Content-Encoding headers (RFC 9110, 8.3 and 8.4)."""
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from shoal_service.errors import UnsupportedMediaTypeError
@@ -28,21 +29,20 @@ _FORMATS: dict[str, Format] = {str(f): f for f in Format} | _ALIASES
 _UTF8 = {"utf-8", "utf8", "us-ascii"}
 
 
-def parse_content_type(header: str | None) -> Format:
-    """Find the format that a Content-Type header names. Raises UnsupportedMediaTypeError.
+def parse_content_type(header: str | None, accepted: Collection[Format] = tuple(Format)) -> Format:
+    """Find the format that a Content-Type header names, one of those `accepted`. Raises UnsupportedMediaTypeError.
 
     Upper and lower case are the same. Parameters are ignored, but JSON must be UTF-8 (RFC 8259, 8.1).
     """
-    if header in _FORMATS:  # as nearly all clients send it
+    if header in _FORMATS and _FORMATS[header] in accepted:  # as nearly all clients send it
         return _FORMATS[header]
+    advice = f"send {'' if len(accepted) == 1 else 'one of '}{', '.join(accepted)}"
     if header is None or not header.strip():
-        raise UnsupportedMediaTypeError(f"the body has no Content-Type; send one of {', '.join(Format)}")
+        raise UnsupportedMediaTypeError(f"the body has no Content-Type; {advice}")
     media_type, _, parameters = header.partition(";")
     found = _FORMATS.get(media_type.strip().lower())
-    if found is None:
-        raise UnsupportedMediaTypeError(
-            f"Content-Type {_shown(header)} is not supported; send one of {', '.join(Format)}"
-        )
+    if found is None or found not in accepted:
+        raise UnsupportedMediaTypeError(f"Content-Type {_shown(header)} is not supported; {advice}")
     if found in _TEXT:
         _check_charset(parameters)
     return found

@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from shoal_service.errors import MalformedBodyError, ParameterError, UnsupportedMediaTypeError, spelling_advice
-from shoal_service.wire.formats.media_types import Format, parse_content_type
+from shoal_service.errors import MalformedBodyError, ParameterError, spelling_advice
 from shoal_service.wire.points import Body
 
 INCARNATION = "7f1b8c6e-3f0e-4d7a-9c55-2b8f6f0f6a11"
@@ -39,23 +38,19 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def read_json(
     model: type[Model],
-    body: Body,
-    content_type: str | None,
+    text: Body,
     *,
     nested: type[BaseModel] | None = None,
     secret: Collection[str] = (),
 ) -> Model:
-    """Read a body of a small JSON object, with objects of the model `nested` in it.
+    """Read a small JSON object, with objects of the model `nested` in it. `text`: as `json_text` gives it.
 
     The errors do not show values of the names in `secret`.
 
-    Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or unknown name or a value
-    outside its range.
+    Raises MalformedBodyError, and ParameterError for a missing or unknown name or a value outside its range.
     """
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send the body as {Format.JSON}")
     try:
-        return model.model_validate_json(bytes(body))
+        return model.model_validate_json(bytes(text))
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         first = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")  # one misspelt is also missing

@@ -104,8 +104,6 @@ class KeysOut(WireModel):
     keys: list[KeyOut]
 
 
-def decode_key(body: Body, content_type: str | None) -> KeyIn:
-    """Read the key to create. Raises UnsupportedMediaTypeError, MalformedBodyError, and ParameterError for a missing or
-    unknown name or a value outside its range.
-    """
-    return read_json(KeyIn, body, content_type, nested=KeyLimitsIn)
+def decode_key(text: Body) -> KeyIn:
+    """Read the key to create. Raises as `read_json`."""
+    return read_json(KeyIn, text, nested=KeyLimitsIn)

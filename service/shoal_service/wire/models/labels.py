@@ -33,9 +33,9 @@ class LabelIn(WireModel):
     """More about it, up to 4 KiB."""
 
 
-def decode_label(body: Body, content_type: str | None) -> dict[str, Any]:
+def decode_label(text: Body) -> dict[str, Any]:
     """Read the fields that are to change. Raises as `read_json`, and ParameterError for a text that cannot be kept."""
-    asked = read_json(LabelIn, body, content_type)
+    asked = read_json(LabelIn, text)
     if not asked.model_fields_set:
         raise ParameterError('the body changes nothing; send {"label": "...", "note": "..."} or one of them')
     if asked.label is not None:

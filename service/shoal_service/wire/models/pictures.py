@@ -130,6 +130,6 @@ class ProjectionOut(StreamAnswer):
     points: PlanePoints | None
 
 
-def decode_projection(body: Body, content_type: str | None) -> ProjectionIn:
+def decode_projection(text: Body) -> ProjectionIn:
     """Read the plane that is asked for. Raises as `read_json`."""
-    return read_json(ProjectionIn, body, content_type) if body else ProjectionIn(n=0, after=0)
+    return read_json(ProjectionIn, text) if text else ProjectionIn(n=0, after=0)

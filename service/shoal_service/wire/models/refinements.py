@@ -109,6 +109,6 @@ class RefinementsOut(WireModel):
     refinements: list[RefinementRow]
 
 
-def decode_refine(body: Body, content_type: str | None) -> RefineIn:
+def decode_refine(text: Body) -> RefineIn:
     """Read the requested refinement. Raises as `read_json`."""
-    return read_json(RefineIn, body, content_type) if body else RefineIn(window=None)
+    return read_json(RefineIn, text) if text else RefineIn(window=None)

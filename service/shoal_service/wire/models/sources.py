@@ -286,28 +286,28 @@ class SourcesOut(WireModel):
     """By name."""
 
 
-def decode_source(body: Body, content_type: str | None) -> tuple[str, bool, dict[str, Any]]:
+def decode_source(text: Body) -> tuple[str, bool, dict[str, Any]]:
     """Read a source: its kind, whether it is enabled, and its other settings. Raises as `read_json`.
 
     The errors never show an address with its password, nor settings of librdkafka.
     """
-    kind = _kind_of(body)
+    kind = _kind_of(text)
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        given = read_json(_OnlyKind, body, content_type).kind  # raises for a body that is no such object
+        given = read_json(_OnlyKind, text).kind  # raises for a body that is no such object
         raise ParameterError(f"kind is {given[:80]!r}; {did_you_mean(given, KINDS)}use one of {', '.join(KINDS)}")
-    values = read_json(model, body, content_type, secret=("redis_url", "set")).model_dump()
+    values = read_json(model, text, secret=("redis_url", "set")).model_dump()
     return values.pop("kind"), values.pop("enabled"), values
 
 
-def decode_source_change(body: Body, content_type: str | None) -> bool:
+def decode_source_change(text: Body) -> bool:
     """Read whether a source runs. Raises as `read_json`."""
-    return read_json(SourceChangeIn, body, content_type).enabled
+    return read_json(SourceChangeIn, text).enabled
 
 
-def _kind_of(body: Body) -> object:
+def _kind_of(text: Body) -> object:
     try:
-        found = msgspec.json.decode(body)
+        found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # `read_json` says what is wrong
         return None
     return found.get("kind") if isinstance(found, dict) else None

@@ -5,10 +5,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from shoal.errors import SettingError, did_you_mean
-from shoal_service.errors import MalformedBodyError, UnsupportedMediaTypeError, spelling_advice
-from shoal_service.wire.formats.decode import check_size
-from shoal_service.wire.formats.gunzip import gunzip
-from shoal_service.wire.formats.media_types import Format, parse_content_encoding, parse_content_type
+from shoal_service.errors import MalformedBodyError, spelling_advice
+from shoal_service.wire.formats.json_text import json_text
 from shoal_service.wire.models.base import WireModel
 from shoal_service.wire.points import Body, WireLimits
 
@@ -134,11 +132,7 @@ def decode_stream_settings(
     Raises UnsupportedMediaTypeError, BodyTooLargeError, MalformedBodyError (not a JSON object), and SettingError (an
     unknown name, or a value of the wrong type).
     """
-    if parse_content_type(content_type) is not Format.JSON:
-        raise UnsupportedMediaTypeError(f"the content type is {content_type!r}; send settings as {Format.JSON}")
-    gzipped = parse_content_encoding(content_encoding)
-    check_size(body, limits)
-    text = gunzip(body, limits.max_body_bytes) if gzipped else body
+    text = json_text(body, content_type, content_encoding, limits.max_body_bytes)
     try:
         return StreamIn.model_validate_json(text).model_dump(exclude_unset=True)
     except ValidationError as error:
