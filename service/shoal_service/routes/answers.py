@@ -66,17 +66,24 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 
 def holds_already(request: Request, etag: str) -> bool:
     """Whether If-None-Match names this tag (weak comparison, RFC 9110, 13.1.2)."""
-    return any(tag.removeprefix("W/") in (etag, "*") for tag in _tags(request.headers.get("if-none-match", "")))
+    return any(tag.removeprefix("W/") in (etag, "*") for tag in _tags(request.headers.getlist("if-none-match")))
 
 
-def may_change(request: Request, etag: str) -> bool:
-    """Whether If-Match is absent or names this tag (strong comparison, RFC 9110, 13.1.1: a weak tag never does)."""
-    wanted = request.headers.get("if-match")
-    return wanted is None or any(tag in (etag, "*") for tag in _tags(wanted))
+def may_change(request: Request, begins: str) -> bool:
+    """Whether If-Match is absent or names a tag that begins so (RFC 9110, 13.1.1: a weak tag never does)."""
+    wanted = request.headers.getlist("if-match")
+    return not wanted or any(tag == "*" or tag.startswith(begins) for tag in _tags(wanted))
 
 
-def _tags(header: str) -> list[str]:
-    return [tag.strip() for tag in header.split(",")]
+def excludes(request: Request, begins: str) -> bool:
+    """Whether If-None-Match names a tag that begins so, or any."""
+    tags = _tags(request.headers.getlist("if-none-match"))
+    return any(tag == "*" or tag.removeprefix("W/").startswith(begins) for tag in tags)
+
+
+def _tags(lines: list[str]) -> list[str]:
+    """All tags of a header, which may have several lines (RFC 9110, 5.3)."""
+    return [tag.strip() for tag in ",".join(lines).split(",")]
 
 
 def _tag(etag: str) -> dict[str, str]:

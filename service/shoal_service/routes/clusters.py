@@ -36,6 +36,7 @@ endpoints = Endpoints("components")
     "/clusters",
     READ,
     summary="The components in groups, largest first",
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
     responses=docs.answers(
         docs.answer(200, ClustersOut, "The clusters", ("ETag",))
         | docs.NOT_MODIFIED,
@@ -73,6 +74,7 @@ async def clusters(
     "/clusters/{cluster}",
     READ,
     summary="One cluster",
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
     responses=docs.answers(
         docs.answer(200, ClusterOut, "The cluster", ("ETag",))
         | docs.NOT_MODIFIED,

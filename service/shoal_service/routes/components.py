@@ -26,6 +26,7 @@ MAX_LIMIT = 10_000
     "/components",
     READ,
     summary="The components of the stream, largest first",
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
     responses=docs.answers(
         docs.answer(200, ComponentsOut, "A page of components", ("ETag",))
         | docs.NOT_MODIFIED,
@@ -60,6 +61,7 @@ async def components(
     "/components/{component}",
     READ,
     summary="One component, live or retired",
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
     responses=docs.answers(
         docs.answer(200, ComponentOut, "The component", ("ETag",))
         | docs.NOT_MODIFIED,

@@ -50,10 +50,15 @@ Errors = tuple[type[ShoalError], ...]
 SNAPSHOT = "application/vnd.shoal.snapshot"
 BYTES = "application/octet-stream"
 
-JSON_BODY: Errors = (MalformedBodyError, BodyTooLargeError, UnsupportedMediaTypeError)
+JSON_BODY: Errors = (
+    MalformedBodyError,
+    BodyTooLargeError,
+    UnsupportedMediaTypeError,
+    UploadTooSlowError,
+    OverloadedError,
+)
 BODY: Errors = (
     *JSON_BODY,
-    UploadTooSlowError,
     LimitError,
     ShapeError,
     NotFiniteError,
@@ -62,12 +67,12 @@ BODY: Errors = (
     FeatureNamesError,
 )
 DOMAIN: Errors = (ShapeError, OutsideDomainError)
-WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StoreUnavailableError, StreamGoneError)
+WRITE: Errors = (IdempotencyMismatchError, OverloadedError, StreamGoneError)
 READ: Errors = (OffsetBeyondLogError, OffsetNotAppliedError, NotReadyError)
-HOST: Errors = (HostNotAllowedError,)
-STREAM: Errors = (UnknownStreamError, StreamNameError, ParameterError, *HOST)
-STORED: Errors = (StoreUnavailableError, *STREAM)
-CHANGE: Errors = (NotReadyError, *STORED)
+HOST: Errors = (ParameterError, HostNotAllowedError)
+STORE: Errors = (StoreUnavailableError, *HOST)
+STREAM: Errors = (UnknownStreamError, StreamNameError, *STORE)
+CHANGE: Errors = (NotReadyError, *STREAM)
 SETTING: Errors = (SettingError, LimitError)
 
 _SCHEMA = "#/components/schemas/{model}"
@@ -240,6 +245,24 @@ _HEADER_WORDS = {
 
 def _headers(names: tuple[str, ...]) -> dict[str, Any]:
     return {name: {"description": _HEADER_WORDS[name], "schema": {"type": "string"}} for name in names}
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+
+
+IF_NONE_MATCH = _header(
+    "If-None-Match", "Entity tags, with commas. If the present one is among them, the answer is 304."
+)
+IF_MATCH = _header(
+    "If-Match", "Entity tags, with commas. If the settings are none of these any more, the answer is 412."
+)
+IF_NONE = _header("If-None-Match", "`*`: create the stream only if there is none. Otherwise the answer is 412.")
+
+
+def conditions(*headers: dict[str, Any]) -> dict[str, Any]:
+    """Describe the headers of conditional requests. Handlers read them by themselves: they may have several lines."""
+    return {"parameters": list(headers)}
 
 
 NOT_MODIFIED = bare(304, "Nothing has changed since the tag in If-None-Match", ("ETag",))

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from shoal_service import __version__
 from shoal_service.access import OPEN, READ_SERVICE
-from shoal_service.errors import NotReadyError, StoreUnavailableError
+from shoal_service.errors import NotReadyError
 from shoal_service.metrics import MEDIA_TYPE
 from shoal_service.routes import docs
 from shoal_service.routes.answers import json_answer
@@ -38,7 +38,7 @@ async def healthz(request: Request) -> Response:
     summary="Does the service accept points?",
     responses=docs.answers(
         docs.answer(200, ReadyOut, "The service is ready"),
-        NotReadyError, StoreUnavailableError, *docs.HOST,
+        NotReadyError, *docs.STORE,
     ),
 )  # fmt: skip
 async def readyz(request: Request) -> Response:
@@ -60,7 +60,7 @@ async def readyz(request: Request) -> Response:
     READ_SERVICE,
     summary="Prometheus metrics",
     response_class=Response,
-    responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "Metrics in the text format"), *docs.HOST),
+    responses=docs.answers(docs.text(200, MEDIA_TYPE, _METRICS_EXAMPLE, "Metrics in the text format"), *docs.STORE),
 )
 async def metrics(request: Request) -> Response:
     """Points accepted and learnt, lag, components, births, merges, prunes, dead letters, latencies, checkpoints."""

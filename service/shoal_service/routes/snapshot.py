@@ -12,9 +12,11 @@ from shoal_service.errors import (
     BodyTooLargeError,
     DeadLetteredError,
     LimitError,
+    MalformedBodyError,
     NotReadyError,
     StreamConflictError,
     UnsupportedMediaTypeError,
+    UploadTooSlowError,
 )
 from shoal_service.routes import docs
 from shoal_service.routes.answers import holds_already, json_answer, not_modified, tagged
@@ -32,6 +34,7 @@ endpoints = Endpoints("snapshot")
     READ,
     summary="The state of the stream as a file",
     response_class=Response,
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
     responses=docs.answers(
         docs.snapshot_file(200) | docs.NOT_MODIFIED,
         *docs.STREAM, *docs.READ,
@@ -66,7 +69,7 @@ async def get_snapshot(
         docs.answer(200, RestoreOut, "Restored, and visible to readers", ("Idempotency-Replayed",))
         | docs.answer(202, RestoreOut, "Stored durably; it will be restored", ("Idempotency-Replayed",)),
         SnapshotDamagedError, SnapshotVersionError, StreamConflictError, BodyTooLargeError, UnsupportedMediaTypeError,
-        LimitError, NotReadyError, DeadLetteredError, *docs.STREAM, *docs.WRITE,
+        MalformedBodyError, UploadTooSlowError, LimitError, NotReadyError, DeadLetteredError, *docs.STREAM, *docs.WRITE,
     ),
 )  # fmt: skip
 async def put_snapshot(

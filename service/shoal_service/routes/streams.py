@@ -15,7 +15,6 @@ from starlette.responses import Response
 from shoal_service.access import ADMIN, READ, READ_LISTED, WRITE
 from shoal_service.errors import (
     NotReadyError,
-    ParameterError,
     PreconditionFailedError,
     SettingsMovedError,
     StreamConflictError,
@@ -23,7 +22,7 @@ from shoal_service.errors import (
     UnknownStreamError,
 )
 from shoal_service.routes import docs
-from shoal_service.routes.answers import holds_already, json_answer, may_change, not_modified, tagged
+from shoal_service.routes.answers import excludes, holds_already, json_answer, may_change, not_modified, tagged
 from shoal_service.routes.authorization import caller_of
 from shoal_service.routes.endpoints import Endpoints
 from shoal_service.routes.key_limits import KeyLimits
@@ -47,7 +46,7 @@ endpoints = Endpoints("streams")
         docs.answer(
             200, StreamsOut, "A page of streams", example={"streams": [docs.example_of(StreamOut)], "next": None}
         ),
-        ParameterError, *docs.HOST,
+        *docs.STORE,
     ),
 )  # fmt: skip
 async def streams(
@@ -80,24 +79,24 @@ async def streams(
     "",
     READ,
     summary="One stream and its settings",
-    responses=docs.answers(
-        docs.answer(200, StreamOut, "The stream", ("ETag",)) | docs.bare(304, "The settings are the same", ("ETag",)),
-        *docs.STREAM,
-    ),
+    openapi_extra=docs.conditions(docs.IF_NONE_MATCH),
+    responses=docs.answers(docs.answer(200, StreamOut, "The stream", ("ETag",)) | docs.NOT_MODIFIED, *docs.STREAM),
 )
 async def get_stream(request: Request) -> Response:
-    """One stream. Its entity tag stands for the incarnation and the settings; use it as If-Match in PUT and DELETE."""
+    """One stream. Its entity tag stands for all that is shown but `snapshot_age_s`. As If-Match of PUT and DELETE it
+    stands for the incarnation and the settings alone.
+    """
     info = await service_of(request).streams.describe(stream_of(request))
-    if holds_already(request, _etag(info.record)):
-        return not_modified(_etag(info.record))
-    return tagged(encode(_shown(info)), _etag(info.record))
+    shown = _shown(info)
+    tag = _etag(info.record, shown)
+    return not_modified(tag) if holds_already(request, tag) else tagged(encode(shown), tag)
 
 
 @endpoints.put(
     "",
     WRITE,
     summary="Create a stream, or change its settings",
-    openapi_extra=docs.settings_body(),
+    openapi_extra=docs.settings_body() | docs.conditions(docs.IF_MATCH, docs.IF_NONE),
     responses=docs.answers(
         docs.answer(200, StreamOut, "The settings are changed, from the next entry of the log on", ("ETag",))
         | docs.answer(201, StreamOut, "The stream is created", ("ETag", "Location")),
@@ -118,8 +117,9 @@ async def put_stream(request: Request) -> Response:
     check = partial(_check_matches, request)  # checked again together with the change: another process may be faster
     _, created = await service.streams.create_or_change(name, values, check, may_create)
     info = await service.streams.describe(name)
-    headers = {"ETag": _etag(info.record)} | ({"Location": f"/streams/{name}"} if created else {})
-    return json_answer(encode(_shown(info)), 201 if created else 200, headers)
+    shown = _shown(info)
+    headers = {"ETag": _etag(info.record, shown)} | ({"Location": f"/streams/{name}"} if created else {})
+    return json_answer(encode(shown), 201 if created else 200, headers)
 
 
 @endpoints.delete(
@@ -127,6 +127,7 @@ async def put_stream(request: Request) -> Response:
     ADMIN,
     status_code=204,
     summary="Delete a stream and all its data",
+    openapi_extra=docs.conditions(docs.IF_MATCH),
     responses=docs.answers(docs.bare(204, "The stream is deleted"), PreconditionFailedError, *docs.STREAM),
 )
 async def delete_stream(request: Request) -> Response:
@@ -165,18 +166,24 @@ def _refuse_absent(name: str, _names: Collection[str] = ()) -> NoReturn:
 
 
 def _check_matches(request: Request, record: StreamRecord) -> None:
-    if not may_change(request, _etag(record)):
+    if not may_change(request, _settings_tag(record)):
         raise PreconditionFailedError(
-            f"stream {record.name!r} is at {_etag(record)}, which If-Match does not name; read the stream again"
+            f"stream {record.name!r} has other settings than those of If-Match; read the stream again"
         )
-    if holds_already(request, _etag(record)):
+    if excludes(request, _settings_tag(record)):
         raise PreconditionFailedError(
             f"stream {record.name!r} exists, and If-None-Match excludes it; leave that header out to change the stream"
         )
 
 
-def _etag(record: StreamRecord) -> str:
-    return f'"{record.incarnation}.{hashlib.sha256(record.settings).hexdigest()[:16]}"'
+def _settings_tag(record: StreamRecord) -> str:
+    """What the tags of all answers with these settings begin with."""
+    return f'"{record.incarnation}.{hashlib.sha256(record.settings).hexdigest()[:16]}.'
+
+
+def _etag(record: StreamRecord, shown: dict[str, Any]) -> str:
+    lasting = encode({name: value for name, value in shown.items() if name != "snapshot_age_s"})
+    return f'{_settings_tag(record)}{hashlib.sha256(lasting).hexdigest()[:8]}"'
 
 
 def _age_s(view: Summary | None) -> float | None:

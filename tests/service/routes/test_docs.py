@@ -110,6 +110,23 @@ async def test_null_is_documented_for_the_settings_that_accept_it(running: Any, 
         assert reply.status_code == (201 if documented else 400), (name, reply.text)
 
 
+async def test_every_operation_lists_the_errors_that_any_request_may_get(document: dict[str, Any]) -> None:
+    """A parameter that is not there (400), a store that does not answer (503), a body that comes too slowly (408)."""
+    for name, operation in operations(document):
+        due = {"400"} if name.endswith("/healthz") else {"400", "503"}
+        if "requestBody" in operation:
+            due |= {"408", "413"} if "/snapshot" in name else {"408", "413", "415"}
+        assert due <= operation["responses"].keys(), name
+
+
+async def test_conditions_are_documented_where_they_count(document: dict[str, Any]) -> None:
+    due = {"304": "If-None-Match", "412": "If-Match"}
+    for name, operation in operations(document):
+        headers = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "header"}
+        for status, header in due.items():
+            assert (status not in operation["responses"]) or header in headers, name
+
+
 async def test_every_error_is_documented_as_a_problem(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
         for status, answer in operation["responses"].items():

@@ -274,6 +274,21 @@ async def test_if_match_guards_changes_and_the_end(running: Any) -> None:
     assert gone.status_code == 204
 
 
+async def test_the_tag_of_a_stream_tells_new_points_and_guards_its_settings(running: Any) -> None:
+    """It stood for the settings alone, so that 304 hid new points from a client that asked again."""
+    made = await running.http.put("/streams/sea", json={"n_features": 2})
+    await running.learn([[1.0, 2.0]], "/streams/sea/ingest")
+    shown = await running.http.get("/streams/sea", headers={"If-None-Match": made.headers["etag"]})
+    assert (shown.status_code, shown.json()["points_seen"]) == (200, 1)
+    tags = [("If-None-Match", '"another"'), ("If-None-Match", shown.headers["etag"])]
+    assert (await running.http.get("/streams/sea", headers=tags)).status_code == 304, "the second of two lines"
+    tags = [("If-Match", '"another"'), ("If-Match", made.headers["etag"])]
+    changed = await running.http.put("/streams/sea", json={"concentration": 2.0}, headers=tags)
+    assert changed.status_code == 200, "points are no change of the settings"
+    refused = await running.http.put("/streams/sea", json={"concentration": 3.0}, headers=tags)
+    assert refused.status_code == 412
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 async def test_a_stream_that_is_deleted_while_its_tag_is_compared(
