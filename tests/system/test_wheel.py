@@ -5,9 +5,13 @@ import subprocess
 import sys
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from harness.short_form import longer
 
 pytestmark = pytest.mark.system
 
@@ -33,6 +37,22 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
+def link_what_it_asks_for(site_packages: Path) -> None:
+    """Link the packages that the wheel installed there asks for, and those that they ask for, from this environment."""
+    (wheel,) = metadata.distributions(name="shoal", path=[str(site_packages)])
+    waiting, found = list(wheel.requires or ()), set[str]()
+    while waiting:
+        asked = Requirement(waiting.pop())
+        if asked.name in found or (asked.marker is not None and not asked.marker.evaluate({"extra": ""})):
+            continue
+        found.add(asked.name)
+        package = metadata.distribution(asked.name)
+        assert asked.specifier.contains(package.version)
+        waiting += package.requires or ()
+        for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+            (site_packages / top).symlink_to(Path(str(package.locate_file(top))))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
@@ -50,11 +70,18 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     assert pages <= set(names)
 
 
-def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("from_the_index", [False, longer(True)])
+def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path, from_the_index: bool) -> None:
+    """Beside what it asks for: those packages of this environment, or the ones that pip finds for it."""
     venv.create(tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile")
-    run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    if from_the_index:
+        run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    else:
+        run(*pip, "--no-deps", wheel, cwd=tmp_path)
+        (own,) = (tmp_path / "env").glob("lib/python*/site-packages")
+        link_what_it_asks_for(own)
     assert str(tmp_path) in run(python, "-W", "error", "-c", USE_THE_LIBRARY, cwd=tmp_path)
     refused = subprocess.run(
         [tmp_path / "env" / "bin" / "shoal", "serve"], capture_output=True, text=True, cwd=tmp_path

@@ -140,30 +140,34 @@ def status(address: str, key: str) -> int:
 
 @pytest.mark.system
 def test_a_key_made_over_http_works_until_another_process_revokes_it(
-    served: tuple[str, str, Path], process_parts: Parts
+    served: tuple[str, str, Path], process_parts: Parts, shoal: Shoal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (address, admin, log), (command, environment) = served, process_parts
 
-    def shoal(*arguments: object, key: str = admin) -> "subprocess.CompletedProcess[str]":
-        own = environment() | {"SHOAL_API_KEY": key, "SHOAL_URL": address}
+    def in_a_process(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        own = environment() | {"SHOAL_API_KEY": admin, "SHOAL_URL": address}
         return subprocess.run(command(*arguments), env=own, capture_output=True, text=True, timeout=120)
 
+    def keys_by(key: str) -> Result:
+        monkeypatch.setenv("SHOAL_API_KEY", key)
+        return shoal("keys", "list", "--json", "--url", address)
+
     assert WEB.get(f"{address}/streams").status_code == 401
-    made = shoal("keys", "create", "--name", "reader", "--scope", "read", "--expires", "1h")
+    made = in_a_process("keys", "create", "--name", "reader", "--scope", "read", "--expires", "1h")
     assert (made.returncode, made.stderr) == (0, "")
     assert SECRET.fullmatch(made.stdout)
     reader = made.stdout.strip()
     assert status(address, reader) == 200
 
-    refused = shoal("keys", "list", key=reader)
-    assert (refused.returncode, refused.stdout) == (4, "")
-    assert "needs the scope 'admin'" in refused.stderr
-    listed = json.loads(shoal("keys", "list", "--json").stdout)["keys"]
+    refused = keys_by(reader)
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert "needs the scope 'admin'" in " ".join(refused.stderr.split())
+    listed = json.loads(keys_by(admin).stdout)["keys"]
     assert [key["name"] for key in listed] == ["admin", "reader"]
     assert all(key["last_used_at"] for key in listed)
 
-    assert (shoal("keys", "revoke", listed[1]["id"]).stdout, status(address, reader)) == ("", 401)
-    assert shoal("keys", "list", key="").returncode == 4
+    assert (in_a_process("keys", "revoke", listed[1]["id"]).stdout, status(address, reader)) == ("", 401)
+    assert keys_by("").exit_code == 4
     written = log.read_text()
     assert "/keys" in written
     assert admin not in written

@@ -280,7 +280,7 @@ def test_fit_and_report_accept_missing_values_as_the_library_does(shoal: Shoal, 
     assert "missing=&#x27;marginal&#x27;" in page, "the code that makes the same model"
 
 
-@pytest.mark.parametrize("more", [("--no-refine",), ("--method", "vdp")])
+@pytest.mark.parametrize("more", [("--no-refine",), ("--method", "vdp", "--no-stability")])
 def test_a_report_names_the_texts(shoal: Shoal, tmp_path: Path, more: tuple[str, ...]) -> None:
     made = shoal(
         "report", written(tmp_path / "h.csv", rows()), "--family", FAMILY, *more, "--output", tmp_path / "r.html"

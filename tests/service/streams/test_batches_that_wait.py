@@ -69,7 +69,8 @@ COMMON = {"family": "gaussian", "n_features": 2, "warmup_points": 300, "novelty_
 
 
 @pytest.mark.parametrize(
-    ("name", "n_seeds"), [("one", 1), ("three, by time", 1), ("no window", 1), *(longer(name, 3) for name in SETTINGS)]
+    ("name", "n_seeds"),
+    [("one", 1), ("three, by time", 1), longer("no window", 1), *(longer(name, 3) for name in SETTINGS)],
 )
 def test_any_groups_say_the_same_of_each_entry(name: str, n_seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.mixture.round.ROUND_ROWS", 1_024)

@@ -48,7 +48,7 @@ class Mortal:
         return call
 
 
-@pytest.mark.short_form("*-before", "*-[345]-after")
+@pytest.mark.short_form("*-before", "*-4-after")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(1, 9))
 async def test_whatever_step_is_the_last_the_state_is_that_of_the_log(
