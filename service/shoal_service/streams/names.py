@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from shoal.errors import NotNumericError, SettingError
+from shoal.errors import NotNumericError, SettingError, ShapeError, counted
 from shoal.points.levels import extended, numbers_of
 from shoal_service.wire import Points, column_order
 
@@ -22,10 +22,13 @@ _ADDED = "added_level_names"
 def in_order(points: Points, settings: "StreamSettings | None", stream: str) -> Points:
     """The points with their columns in the order of the stream's features. Without names on either side, as they are.
 
-    Raises FeatureNamesError for names that the stream does not have, and for missing ones.
+    Raises FeatureNamesError for names that the stream does not have, and for missing ones. Raises ShapeError for texts
+    in points with another number of features, because their columns are not those of the stream.
     """
     wanted = None if settings is None else settings.feature_names
     if points.names is None or wanted is None or points.names == wanted:
+        if settings is not None and points.texts is not None:
+            check_width(points, settings, stream)
         return points
     order = column_order(points.names, wanted, f"stream {stream!r}")
     x: Any = points.x[:, order]
@@ -36,6 +39,15 @@ def in_order(points: Points, settings: "StreamSettings | None", stream: str) -> 
     by_column = dict(points.texts or ())
     texts = tuple((new, by_column[old]) for new, old in enumerate(order) if old in by_column)
     return points._replace(x=x, names=wanted, texts=texts or None)
+
+
+def check_width(points: Points, settings: "StreamSettings", stream: str) -> None:
+    """Raise ShapeError for another number of features than that of the stream."""
+    if points.n_features != settings.n_features:
+        raise ShapeError(
+            f"points have {counted(points.n_features, 'feature')}, stream {stream!r} expects {settings.n_features}; "
+            "send the columns used at creation"
+        )
 
 
 def with_names(settings: "StreamSettings", points: Points) -> "StreamSettings | None":

@@ -8,6 +8,7 @@ from shoal.points.levels import extends
 from shoal_service.errors import LimitError, StreamConflictError
 from shoal_service.settings import Settings
 from shoal_service.streams.engines import load_engines
+from shoal_service.streams.names import check_width
 from shoal_service.wire import Points
 
 if TYPE_CHECKING:
@@ -132,11 +133,7 @@ def check_points(settings: "StreamSettings", name: str, points: Points) -> None:
     """
     from shoal.families import FAMILIES
 
-    if points.n_features != settings.n_features:
-        raise ShapeError(
-            f"points have {counted(points.n_features, 'feature')}, stream {name!r} expects {settings.n_features}; "
-            "send the columns used at creation"
-        )
+    check_width(points, settings, name)
     domain = settings.domain
     if points.is_sparse and not domain.sparse:
         sparse_families = ", ".join(sorted(family for family, kind in FAMILIES.items() if kind.domain.sparse))

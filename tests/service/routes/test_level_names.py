@@ -92,10 +92,14 @@ async def test_what_is_refused_leaves_no_names(running: Any) -> None:
         ([["fast", "eu"]], "column 'cpu', which is none of categories"),
         ([[0.5, "x" * 201]], "a text of 201 characters"),
         ([[0.5, "eu", 1.0]], "3 features"),
+        ([[0.5, "eu", "west"]], "3 features"),
+        ([["eu"]], "1 feature"),
     ):
-        answer = await post(running, "/streams/strict/ingest", "json", points)
-        assert answer.status_code == 400, answer.text
-        assert words in answer.json()["detail"]
+        for path in ("ingest", "predict"):
+            answer = await post(running, f"/streams/strict/{path}", "json", points)
+            if path == "ingest" or "feature" in words:
+                assert answer.status_code == 400, answer.text
+                assert words in answer.json()["detail"]
     assert (await running.json("/streams/strict"))["settings"]["level_names"] is None
     await running.http.put("/streams/timed", json={**SETTINGS, "half_life": "1h"})
     early = {"points": [[0.5, "eu"]], "times": [4e9], "feature_names": NAMES}
