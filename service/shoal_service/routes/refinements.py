@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from shoal_service.access import READ, WRITE
 from shoal_service.errors import (
+    IdempotencyMismatchError,
     NoPointsYetError,
     NotReadyError,
     NotRefinableError,
     OverloadedError,
-    StoreUnavailableError,
     StreamGoneError,
     UnknownRefinementError,
 )
@@ -48,8 +48,8 @@ _REPORTED = (
     openapi_extra=docs.json_body(RefineIn, required=False),
     responses=docs.answers(
         docs.answer(202, RefinementOut, "The refinement is queued", ("Location",)),
-        NoPointsYetError, NotRefinableError, OverloadedError, NotReadyError, StoreUnavailableError, StreamGoneError,
-        *docs.JSON_BODY, *docs.STREAM,
+        NoPointsYetError, NotRefinableError, OverloadedError, NotReadyError, IdempotencyMismatchError,
+        StreamGoneError, *docs.JSON_BODY, *docs.STREAM,
     ),
 )  # fmt: skip
 async def refine(request: Request, idempotency_key: IdempotencyKeyHeader = None) -> Response:

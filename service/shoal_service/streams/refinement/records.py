@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from shoal_service.errors import OverloadedError
+from shoal_service.errors import IdempotencyMismatchError, OverloadedError
 from shoal_service.store import Job, Store
 
 MAX_OPEN = 8
@@ -111,13 +111,13 @@ class RefinementRecords:
     def queue(self, *, method: str, why: str, window: int | None = None, key: str | None = None) -> Refinement:
         """Queue a refinement. A second request with the same key returns the first one's refinement.
 
-        OverloadedError when too many are open.
+        IdempotencyMismatchError if that one has another method or window, OverloadedError when too many are open.
         """
         new = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.key.incarnation}/{key}") if key is not None else uuid.uuid4()
         stored = self.all()
         known = next((s.refinement for s in stored if s.refinement.id == str(new)), None)
         if known is not None:
-            return known
+            return _same(known, method, window, key)
         if sum(s.refinement.open for s in stored) >= MAX_OPEN:
             raise OverloadedError(
                 f"stream {self.key.name!r} has {MAX_OPEN} refinements that wait or run; ask again once some are done"
@@ -128,7 +128,7 @@ class RefinementRecords:
         if self._store.put_job(*self.key, refinement.id, msgspec.json.encode(refinement), version=0):
             return refinement
         found = self.find(refinement.id)  # another process got a request with the same key at the same moment
-        return refinement if found is None else found.refinement
+        return refinement if found is None else _same(found.refinement, method, window, key)
 
     def change(self, stored: StoredRefinement, refinement: Refinement) -> StoredRefinement | None:
         """Write it. None when another process has changed it since it was read."""
@@ -142,3 +142,13 @@ class RefinementRecords:
         while (stored := self.find(refinement_id)) is not None and stored.refinement.open:
             if self.change(stored, outcome(stored.refinement)) is not None:
                 return
+
+
+def _same(known: Refinement, method: str, window: int | None, key: str | None) -> Refinement:
+    """The refinement that a key asked for before. Raises IdempotencyMismatchError if it is another one."""
+    if (known.method, known.window) != (method, window):
+        raise IdempotencyMismatchError(
+            f"the idempotency key {key!r} was used for refinement {known.id}, of method {known.method} and window "
+            f"{known.window}; send a new request under a new key"
+        )
+    return known

@@ -45,7 +45,8 @@ class RefinementService:
         """Queue a refinement. A second request with the same key returns the first one's refinement.
 
         Raises UnknownStreamError, NoPointsYetError, ParameterError, NotRefinableError where the stream cannot be
-        refined, OverloadedError when too many are open, LearnerStoppedError.
+        refined, OverloadedError when too many are open, LearnerStoppedError, IdempotencyMismatchError for a key that
+        asked for another refinement.
         """
         stream = await self._streams.get(name)
         stream.refuse_refinement_when_stopped()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from shoal_service.errors import (
+    IdempotencyMismatchError,
     NoPointsYetError,
     NotRefinableError,
     OverloadedError,
@@ -303,6 +304,9 @@ async def test_a_key_asks_once_and_too_many_are_refused(works: Any, small: Any, 
     await works.feed(grid[:300])
     one = await ask(works, key="k")
     assert (await ask(works, key="k")).id == one.id
+    for other in ({"method": "tsb"}, {"window": 1000}):
+        with pytest.raises(IdempotencyMismatchError, match="of method vdp"):
+            await ask(works, key="k", **other)
     for _ in range(records.MAX_OPEN - 1):
         await ask(works)
     with pytest.raises(OverloadedError):
