@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from harness.short_form import longer, short_form
+from shoal import StreamingDPMixture
 from shoal.mixture import MixtureSnapshot, MixtureState, snapshot_of
 
 MOVES = {
@@ -210,3 +211,38 @@ def test_a_state_that_outliers_have_spoilt_reads_its_own_bytes(stream: SimpleNam
     x[1_100], x[1_200:1_202] = 1e8, [[1e40, -1e40], [-1e40, 1e40]]
     settings = stream.settings(n_features=2, family=family, max_components=6)
     assert stream.feed(settings, x, 270, through_bytes=True).state.points_seen == 3_000
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "share"),
+    [
+        ("subspace", 1e100, 0.3),
+        ("gaussian", 1e100, 0.05),
+        ("gaussian", 1e149, 0.9),
+        ("known_covariance", 1e60, 0.05),
+        ("known_covariance", 1e100, 0.9),
+        ("known_covariance", 1e149, 0.9),
+    ],
+)
+def test_absurd_values_after_the_warm_up(family: str, size: float, share: float) -> None:
+    """As from memory that was never written. Refinements raised SettingError, or warned of overflows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 6))
+    far = np.flatnonzero(rng.random(200) < share) + 200
+    x[far] = np.clip(x[far] * size * 10.0 ** rng.normal(size=(len(far), 1)), -1e150, 1e150)
+    model = StreamingDPMixture(family, warmup_points=200).fit(x[:200]).partial_fit(x[200:])
+    model.refine()
+    model.partial_fit(x[:50])
+    monitor = model._fitted.state.monitor
+    assert monitor is not None
+    assert all(np.isfinite(field).all() for field in monitor)
+    assert np.isfinite(model.score_samples(x)).all()
+    assert model.clusters().n_clusters >= 1
+
+
+@pytest.mark.parametrize("size", [1e-60, 1e60])
+def test_a_subspace_of_rows_of_any_size(size: float) -> None:
+    """Rows are not standardised under it, and a prior has a range of variances."""
+    x = size * np.random.default_rng(0).normal(size=(40, 6))
+    model = StreamingDPMixture("subspace").fit(x)
+    assert np.isfinite(model.score_samples(x)).all()

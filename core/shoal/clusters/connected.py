@@ -196,7 +196,8 @@ def _along(direction: Array, apart: Array, first: Array, second: Array) -> Array
 
 def _normal(x: Array, variance: Array) -> Array:
     """Normal densities at x from the mean, but for a common factor."""
-    return np.asarray(np.exp(-0.5 * x * x / variance) / np.sqrt(variance))
+    with np.errstate(over="ignore"):  # absurdly far from the mean, where the density is 0
+        return np.asarray(np.exp(-0.5 * x * x / variance) / np.sqrt(variance))
 
 
 def _spanning_tree(n: int, i: IntArray, j: IntArray, overlap: Array) -> tuple[IntArray, Array]:

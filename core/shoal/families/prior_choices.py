@@ -27,7 +27,8 @@ ROWS_WORTH = tuple(2.0**j for j in range(-4, 5))
 _DOFS = tuple(2.0**j for j in range(10))
 RIDGE = 1e-6
 """Share of the mean total variance that is added to every variance within."""
-SMALLEST = 1e-90
+SMALLEST, LARGEST = 1e-90, 1e90
+"""Range of the variances that a choice begins with, so that every choice is a prior, however far out points lie."""
 
 
 class Choice(NamedTuple):
@@ -87,7 +88,7 @@ def pooled(mass: Array, mean: Array, scatter: Array) -> tuple[Array, Array]:
     centre = mass @ mean / total
     within = scatter.sum(axis=0) / total
     between = mass @ np.square(mean - centre) / total
-    return centre, within + RIDGE * float((within + between).mean()) + SMALLEST
+    return centre, np.minimum(within + RIDGE * float((within + between).mean()) + SMALLEST, LARGEST)
 
 
 def dofs(n_components: int) -> tuple[float, ...]:

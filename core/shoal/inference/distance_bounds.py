@@ -128,7 +128,8 @@ def bounds_of(known: DistanceBounds | None, form: QuadraticForm, tags: IntArray 
     for part in row_blocks(n, t, d):
         if known is not None:
             block = known.least[part] if in_place else known.least[part][:, column]
-            np.maximum(block * keep - lose, np.float32(0.0), out=least[part])
+            with np.errstate(invalid="ignore"):  # an infinite bound times 0, of a new component: set below
+                np.maximum(block * keep - lose, np.float32(0.0), out=least[part])
         if centers is not None:
             least[part, new if new.size < t else slice(None)] = centers.of_block(x[part])
     return Bounds(least, None)
@@ -169,9 +170,10 @@ def _largest_growth(root: Array, inverse: Array) -> Array:
     d = product.shape[1]
     middle = np.trace(product, axis1=1, axis2=2) / d
     rest = product - middle[:, None, None] * np.eye(d)
-    squares = rest.transpose(0, 2, 1) @ rest
-    fourth = squares @ squares
-    return np.asarray(np.abs(middle) + np.einsum("kde,kde->k", fourth, fourth) ** 0.125)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a component that was absurdly wide: it counts as new
+        squares = rest.transpose(0, 2, 1) @ rest
+        fourth = squares @ squares
+        return np.asarray(np.abs(middle) + np.einsum("kde,kde->k", fourth, fourth) ** 0.125)
 
 
 def center_bounds(form: QuadraticForm, rows: IntArray) -> CenterBounds:

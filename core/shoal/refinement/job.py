@@ -40,6 +40,8 @@ _LEAST_KEPT = 1e-3
 FEWEST_MONITORED = 30
 """Fewest points in the window for a component to be monitored."""
 _MOST_SCORED = 200
+_MOST_SPREAD = 1e150
+"""Largest deviation of such scores, in nats. The square of a larger one overflows."""
 
 
 class Refinement(NamedTuple):
@@ -290,7 +292,8 @@ def own_fit(family: AnyFamily, stats: Any, rows: Rows, weights: Array, resp: csr
 
 def _moments(scores: Array) -> tuple[float, float]:
     """Mean and deviation of scores, with outliers clipped as the monitor clips them, so that its mean level is 0."""
-    middle, spread = float(np.mean(scores)), max(float(np.std(scores)), LEAST_SPREAD)
+    with np.errstate(over="ignore"):
+        middle, spread = float(np.mean(scores)), min(max(float(np.std(scores)), LEAST_SPREAD), _MOST_SPREAD)
     clipped = np.clip((middle - scores) / spread, LEAST_SHORTFALL, MOST_SHORTFALL)
     return middle - spread * float(clipped.mean()), spread
 

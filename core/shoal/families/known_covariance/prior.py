@@ -35,7 +35,7 @@ from shoal.families.located.types import WeightedMoments
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.portable import Portable
 from shoal.families.predictive_cache import CacheScales, Call
-from shoal.families.prior_choices import FINE_MULTIPLIERS, RIDGE, SMALLEST, STRENGTHS, Choice, choice_near
+from shoal.families.prior_choices import FINE_MULTIPLIERS, LARGEST, RIDGE, SMALLEST, STRENGTHS, Choice, choice_near
 from shoal.kernels import linalg, moments
 from shoal.kernels.distances import diagonal_quadratic, whitened_quadratic
 from shoal.points.arrays import Array
@@ -362,7 +362,7 @@ class KnownCovariance(LocatedFamily, Hyperparameters):
         mean = mass @ means / total
         between = float((mass @ np.square(means - mean)).mean()) / total
         within = float(self.covariance) * float(scatter.sum()) / (total * self.n_features)
-        within += RIDGE * (within + between) + SMALLEST
+        within = min(within + RIDGE * (within + between) + SMALLEST, LARGEST)
 
         def build(multiplier: float, strength: float) -> Any:
             variance = multiplier * within

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.families.prior_choices import LARGEST, SMALLEST
 from shoal.points.arrays import Array
 
 _ROWS_A_DIRECTION = 4
@@ -39,7 +40,9 @@ def principal_directions(rows: Array, rank: int) -> tuple[Array, Array, Array, f
     free = (n - 1 - rank) * (d - rank)
     outside = max(total - float(along.sum()), 0.0) / free if free > 0 else unit
     least = _RIDGE * unit
-    return center, directions, np.maximum(along / max(n - 1, 1), least), max(outside, least)
+    variances = np.maximum(along / max(n - 1, 1), least)
+    # rows are not standardised: a prior has a range of variances
+    return center, directions, np.clip(variances, SMALLEST, LARGEST), min(max(outside, least, SMALLEST), LARGEST)
 
 
 def candidate_priors(rows: Array, thorough: bool, most_directions: int) -> list[tuple[Any, ...]]:

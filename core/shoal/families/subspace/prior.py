@@ -34,7 +34,7 @@ from shoal.families.hyperparameters import Hyperparameters, as_mean, as_positive
 from shoal.families.located.types import WeightedMoments
 from shoal.families.natural_statistics import Origin, Statistics
 from shoal.families.predictive_cache import CacheScales, Call, as_kernels_read
-from shoal.families.prior_choices import SMALLEST, Choice
+from shoal.families.prior_choices import LARGEST, SMALLEST, Choice
 from shoal.families.subspace import candidates, refit
 from shoal.families.subspace.outliers import absurd_components
 from shoal.families.subspace.projection import project_into, projected, row_width
@@ -360,7 +360,8 @@ class SubspaceGaussian(WithInnerGaussian, Hyperparameters):
         noise, n_outside = self.noise_variance, self.n_features - self.rank
         if n_outside:
             near = ~absurd_components(stats)
-            noise = max(float(stats.outside[near].sum()) / (float(stats.mass[near].sum()) * n_outside), SMALLEST)
+            noise = float(stats.outside[near].sum()) / (float(stats.mass[near].sum()) * n_outside)
+            noise = min(max(noise, SMALLEST), LARGEST)
 
         def build(*chosen: float) -> Any:
             return self.with_inner(cast("NormalInverseWishart", choice.build(*chosen)), noise)
