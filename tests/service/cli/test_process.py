@@ -14,11 +14,13 @@ import httpx
 import numpy as np
 import pytest
 from fake_shoal import Deliver, FakeShoal
+from typer.testing import Result
 
 from harness.short_form import longer
 from harness.waiting import LONGEST_WAIT_S, eventually
 
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Shoal = Callable[..., Result]
 Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
 HEAVY = ("numpy", "numba", "scipy", "sklearn", "fastapi", "pydantic_settings", "uvicorn", "httpx", "msgspec")
 
@@ -39,12 +41,12 @@ def test_results_go_to_stdout_and_nothing_else_when_piped(shoal_process: Process
     assert len(shown.stdout.splitlines()) == 3
 
 
-def test_errors_go_to_stderr_and_set_the_exit_code(shoal_process: Process, file: Path) -> None:
+def test_errors_go_to_stderr_and_set_the_exit_code(shoal_process: Process, shoal: Shoal, file: Path) -> None:
     said = shoal_process("ingest", file, "--url", "http://127.0.0.1:9")
     assert (said.returncode, said.stdout) == (3, b"")
     assert b"error: cannot reach a shoal server" in said.stderr
     assert b"Traceback" not in said.stderr
-    assert shoal_process("ingest", "/nowhere.csv").returncode == 2
+    assert shoal("ingest", "/nowhere.csv").exit_code == 2
 
 
 def test_stdin_is_read_from_a_pipe_as_it_comes(url: str, fake: FakeShoal, process_parts: Parts) -> None:
@@ -74,13 +76,12 @@ def test_slow_pipe_is_answered_line_by_line(url: str, fake: FakeShoal, process_p
             eventually(lambda n=n: "default" in fake.streams and len(fake.streams["default"].x) == n)
 
 
-def test_reader_of_the_output_that_goes_away_is_no_error(url: str, file: Path, process_parts: Parts) -> None:
+def test_reader_of_the_output_that_goes_away_is_no_error(
+    url: str, file: Path, process_parts: Parts, shoal: Shoal
+) -> None:
     command, environment = process_parts
     httpx.put(f"{url}/streams/default", json={"n_features": 2})
-    assert (
-        subprocess.run(command("ingest", file, "--url", url), env=environment(), stdout=subprocess.DEVNULL).returncode
-        == 0
-    )
+    assert shoal("ingest", file, "--url", url).exit_code == 0
     with subprocess.Popen(
         command("predict", file, "--url", url), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from harness.shoal_command import started
+from harness.waiting import LONGEST_WAIT_S
 from shoal_service.client import Client
 
 pytestmark = pytest.mark.system
 
-Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Shoal = Callable[..., Result]
 Served = tuple[str, "subprocess.Popen[bytes]"]
 Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
@@ -89,32 +90,31 @@ def test_points_in_components_out(served: Served, shoal: Shoal, points: Path, tm
     assert json.loads(made.stdout)["accepted"] == 1
 
 
-def test_server_that_cannot_start_is_exit_6_and_says_why(
-    served: Served, shoal_process: Process, data: Path, tmp_path: Path
-) -> None:
+def test_server_that_cannot_start_is_exit_6_and_says_why(served: Served, data: Path, tmp_path: Path) -> None:
     url, process = served
-    taken = shoal_process("serve", "--port", url.rpartition(":")[2], "--data", tmp_path / "other")
-    assert taken.returncode == 6
-    assert b"--port" in taken.stderr
-    in_use = shoal_process("serve", "--port", 0, "--data", data)
-    assert in_use.returncode == 6
-    assert str(process.pid).encode() in in_use.stderr
     file = tmp_path / "file"
     file.touch()
-    no_folder = shoal_process("serve", "--port", 0, "--data", file)
-    assert no_folder.returncode == 6
-    for said in (taken, in_use, no_folder):
-        assert b"Traceback" not in said.stderr
-        assert said.stdout == b""
+    for port, folder, word in (
+        (url.rpartition(":")[2], tmp_path / "other", "--port"),
+        ("0", data, str(process.pid)),
+        ("0", file, str(file)),
+    ):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        assert started(["serve", "--port", port, "--data", str(folder)], log).wait(LONGEST_WAIT_S) == 6
+        said = log.read_text()
+        assert word in said
+        assert "Traceback" not in said
+        assert "listens on" not in said
 
 
 def test_fit_needs_no_server_and_its_state_can_be_restored_into_one(
-    served: Served, shoal: Shoal, shoal_process: Process, points: Path, tmp_path: Path
+    served: Served, shoal: Shoal, points: Path, tmp_path: Path
 ) -> None:
     url, _ = served
     labels, state = tmp_path / "labels.npy", tmp_path / "state.shoal"
-    done = shoal_process("fit", points, "--out", labels, "--save", state, "--json")
-    assert done.returncode == 0, done.stderr
+    done = shoal("fit", points, "--out", labels, "--save", state, "--json")
+    assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["points"] == 1500
     assert [round(c["mass"], -1) for c in found["components"]] == [1000, 500]

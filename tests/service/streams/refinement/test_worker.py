@@ -159,7 +159,9 @@ async def test_a_learner_that_is_busy_is_asked_again_without_end(
     assert (done.state, done.attempts, done.failures) == ("adopted", 6, 0)
 
 
-async def test_a_learner_that_still_reads_its_log_is_waited_for(fed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_learner_that_still_reads_its_log_is_waited_for(
+    inside: Any, fed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker that was faster than the learner used to find a stream that was warming up, and to refuse for good."""
     fed.worker.close(120)
     asked = await ask(fed)
@@ -354,7 +356,7 @@ async def test_a_worker_reads_the_refinements_of_the_streams_that_it_serves_alon
     assert asked == ["mine"]
 
 
-async def test_nothing_is_left_in_the_folder_of_states_and_windows(fed: Any) -> None:
+async def test_nothing_is_left_in_the_folder_of_states_and_windows(inside: Any, fed: Any) -> None:
     """Neither by this process nor by one that was killed before it."""
     place = fed.folder / "refining"
     (place / "left over").mkdir(parents=True)
