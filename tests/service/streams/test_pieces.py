@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from shoal_service.streams.shared import PieceSharing, piece_helper, pieces
 pytestmark = pytest.mark.redis
 
 ROUND = 1_024
-STREAM = StreamSettings(n_features=3, partitions=3, half_life=4_096.0)
+STREAM = StreamSettings(n_features=3, partitions=3, half_life=4_096.0, warmup_points=200)
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +116,14 @@ def learnt(run: PieceRunner, x: Array) -> tuple[bytes, list[Any], Array]:
     return to_bytes(state), events, np.concatenate(labels)
 
 
+@cache
+def alone() -> tuple[bytes, list[Any], Array]:
+    """What this process learns by itself."""
+    return learnt(in_turn, rows())
+
+
 def assert_same_as_alone(run: PieceRunner) -> None:
-    x = rows()
-    here, there = learnt(in_turn, x), learnt(run, x)
+    here, there = alone(), learnt(run, rows())
     assert there[0] == here[0]
     assert there[1] == here[1]
     assert_array_equal(there[2], here[2])
