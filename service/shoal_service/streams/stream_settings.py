@@ -1,6 +1,7 @@
 """Settings of a stream: read from JSON, changed, and checked against the limits of the service."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import SettingError, ShapeError, counted
@@ -54,7 +55,21 @@ def new_settings(values: Mapping[str, Any], limits: Settings) -> "StreamSettings
         values = {**values, "family": _default_family(values)}
     settings = StreamSettings.from_dict({**defaults, **values})
     _refuse_unused_hyperparameters(settings, values.get("prior"))
+    _refuse_undecided_family(settings)
     return within_limits(settings, limits)
+
+
+def _refuse_undecided_family(settings: "StreamSettings") -> None:
+    """Refuse a family by name that is said to be automatic and not chosen yet: the warm-up of such a stream begins with
+    a family of its own.
+    """
+    from shoal.mixture import AUTO_FAMILY
+
+    if settings.undecided and settings.family != replace(settings, family=AUTO_FAMILY).family:
+        raise SettingError(
+            f"family is {settings.family!r}, and family_requested is {AUTO_FAMILY!r}; leave family_requested out, or "
+            f"give {AUTO_FAMILY!r} as the family"
+        )
 
 
 def _default_family(values: Mapping[str, Any]) -> str:

@@ -53,6 +53,19 @@ async def test_the_family_is_automatic_unless_a_setting_needs_one_by_name(
     assert (settings["family"], settings["family_requested"]) == (family, requested)
 
 
+@ON_MEMORY
+async def test_a_family_by_name_is_not_automatic_as_well(running: Any) -> None:
+    """The stream was created, and every batch of it became a dead letter."""
+    made = await running.http.put(
+        "/streams/sea", json={"n_features": 2, "family": "poisson", "family_requested": "auto"}
+    )
+    assert (made.status_code, made.json()["type"]) == (400, "/problems/setting")
+    assert "leave family_requested out" in made.json()["detail"]
+    new = await running.http.put("/streams/new", json={"n_features": 2})
+    copied = await running.http.put("/streams/copy", json=new.json()["settings"])
+    assert copied.status_code == 201, "the settings of a stream make another one"
+
+
 async def test_settings_that_are_left_out_stay_as_they_are(running: Any) -> None:
     await running.http.put("/streams/sea", json={"n_features": 2, "concentration": 2.0, "half_life": 100})
     changed = await running.http.put("/streams/sea", json={"half_life": None})
