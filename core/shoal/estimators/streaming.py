@@ -238,8 +238,8 @@ class StreamingDPMixture(DensityMethods, DensityMixin, BaseEstimator):
         """Refine the mixture on the rows of the window now, and adopt the result if the bound on the evidence rises.
 
         method: "vdp", "fast-vdp", "tsb", "o-tsb", "ctsb", "o-ctsb", "fsd" or "cfsd". Raises RefinementError where no
-        window is kept (`window=0`, another method than "default", or during the warm-up), SettingError for an unknown
-        method.
+        window is kept (`window=0`, another method than "default", or during the warm-up), and of "fast-vdp" for rows
+        too far apart for its sums; SettingError for an unknown method.
         """
         check_is_fitted(self)
         return self._fitted.refine(method)

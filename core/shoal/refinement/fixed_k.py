@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
+from shoal.errors import RefinementError
 from shoal.families.natural_statistics import Origin, origin_for, seen_from, statistics
 from shoal.inference import (
     Model,
@@ -52,6 +53,10 @@ _ROUNDS = 30
 _TOLERANCE = 1e-6
 """Nats a row: a round that gains less is the last."""
 _SMALLEST = 1e-300
+_LOST_DIGITS = (
+    "fast-vdp adds up squares about one point, but rows of the window lie so far apart that the widths of components "
+    "are lost; refine by method='vdp'"
+)
 _LEAVES, _LEAF_ROWS = 500, 20.0
 _LEAF_SWEEPS = 200
 _CONVERGED = 1e-7
@@ -133,7 +138,10 @@ def _moments(data: WindowData, resp: csr_matrix, n_tails: int) -> CountMoments:
 
 
 def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.random.Generator) -> State:
-    """The better of `state` and the result of sweeps on leaves, followed by two on rows."""
+    """The better of `state` and the result of sweeps on leaves, followed by two on rows.
+
+    Raises RefinementError where sums of squares about one origin do not hold the widths of components.
+    """
     family = model.family
     origin = origin_for(family, data.x)
     tree = grow_tree(family, data.x, origin, max(_LEAF_ROWS, data.n_rows / _LEAVES), rng)
@@ -144,8 +152,14 @@ def reassigned_by_leaves(data: WindowData, model: Model, state: State, rng: np.r
     leaf_model = model._replace(family=nodes)
     params = seen_from(family, family.posterior(state.stats), origin)
     past = node_past(nodes, state.past)
-    found = swept_from(leaf_data, leaf_model, SweepStart(params, state.window_mass, past, state.tags))
-    found = converge(leaf_data, leaf_model, found, _CONVERGED * data.total, _LEAF_SWEEPS)
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = swept_from(leaf_data, leaf_model, SweepStart(params, state.window_mass, past, state.tags))
+            found = converge(leaf_data, leaf_model, found, _CONVERGED * data.total, _LEAF_SWEEPS)
+    except np.linalg.LinAlgError as error:
+        raise RefinementError(_LOST_DIGITS) from error
+    if not np.isfinite(found.bound):
+        raise RefinementError(_LOST_DIGITS)
     params = seen_from(family, nodes.posterior(found.stats), Origin(-origin.point, origin.located))
     after = swept_from(data, model, SweepStart(params, found.window_mass, state.past, state.tags))
     data.count_pass(after.bound, after.n_components, "dividing")

@@ -192,3 +192,15 @@ def test_a_prolonged_warm_up_says_how_many_rows_it_awaits() -> None:
     model = StreamingDPMixture(warmup_points=100).fit(np.ones((400, 2)))
     with pytest.raises(RefinementError, match="400 of 800 rows"):
         model.refine()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "diagonal"])
+def test_fast_vdp_says_so_where_rows_are_too_far_apart_for_its_sums(family: str) -> None:
+    x = np.random.default_rng(1).normal(size=(300, 5))
+    x[150:, :3] *= 1e12
+    model = StreamingDPMixture(family, warmup_points=100, refinement=None).fit(x[:150]).partial_fit(x[150:])
+    before = _bytes(model)
+    with pytest.raises(RefinementError, match="method='vdp'"):
+        model.refine("fast-vdp")
+    assert _bytes(model) == before
+    model.refine("vdp")
