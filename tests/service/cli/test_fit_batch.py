@@ -33,6 +33,7 @@ def test_methods_are_those_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("method", ENGINES)
+@pytest.mark.short_form("vdp", "gibbs", "search", "*tsb", "*fsd")
 def test_every_method_prints_what_the_library_finds(shoal: Shoal, file: Path, tmp_path: Path, method: str) -> None:
     said = shoal("fit", file, "--method", method, "--json", "--out", tmp_path / "labels.npy")
     assert said.exit_code == 0, said.stderr
