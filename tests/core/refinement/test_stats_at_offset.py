@@ -12,10 +12,12 @@ from shoal.errors import SettingError
 from shoal.mixture import (
     MixtureState,
     compact_inplace,
+    from_bytes,
     merge_by_bound_inplace,
     prune_inplace,
     state_bytes,
     stats_at_offsets,
+    to_bytes,
 )
 from shoal.mixture.stats_at_offset import StatsAtOffset, stats_at_offset
 from shoal.sequential import apply_settings_inplace, assimilate_inplace, initial_state
@@ -177,15 +179,16 @@ def _pair_entropies(resp: np.ndarray) -> np.ndarray:
 def test_another_half_life_or_window_begins_the_window_again(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(900, seed=3)
     settings = stream.settings(n_features=2, warmup_points=200, window=500)
+    fed = to_bytes(stream.feed(settings, x).state)
     for change in ({"half_life": 5_000.0}, {"window": 400}, {"window_bytes": 4_000}):
-        state = stream.feed(settings, x).state
+        state, _ = from_bytes(fed)
         changed, _ = apply_settings_inplace(state, settings.with_changes(**change))
         past, mid = stats_at_offsets(changed)
         assert past.offset == mid.offset == changed.schedule.window_from == 900
         assert np.array_equal(past.stats[0], changed.stats[0])
         assert not np.shares_memory(past.stats[0], mid.stats[0])
         assert not np.shares_memory(past.stats[0], changed.stats[0])
-    state = stream.feed(settings, x).state
+    state, _ = from_bytes(fed)
     kept, _ = apply_settings_inplace(state, settings.with_changes(concentration=2.0, max_components=50))
     assert stats_at_offsets(kept)[0].offset == 500
     none, _ = apply_settings_inplace(kept, settings.with_changes(window=0))

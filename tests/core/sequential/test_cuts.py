@@ -127,8 +127,9 @@ def test_growth_through_many_capacities(stream: SimpleNamespace, long: bool) -> 
 def test_no_points_change_nothing(stream: SimpleNamespace) -> None:
     settings = stream.settings(n_features=2)
     x, _ = stream.nine(300)
-    before = to_bytes(stream.feed(settings, x).state)
-    run = stream.feed(stream.feed(settings, x).state, x[:0])
+    state = stream.feed(settings, x).state
+    before = to_bytes(state)
+    run = stream.feed(state, x[:0])
     assert to_bytes(run.state) == before
     assert run.events == ()
     assert run.labels.shape == (0,)
