@@ -110,8 +110,10 @@ def with_rows_pruned(kept: StatsAtOffset, pruned: BoolArray) -> StatsAtOffset:
 
 
 def decay_step(half_life: float) -> int:
-    """Points between two decays: a 32nd of the half-life, so that the error of a weight is at most 2.2 %."""
-    return max(1, int(half_life) // 32)
+    """Points between two decays: a 32nd of the half-life, so that the error of a weight is at most 2.2 %. At most 2^53,
+    which no offset reaches.
+    """
+    return min(max(1, int(half_life) // 32), 1 << 53)
 
 
 def next_decay(points_seen: int, half_life: float | None) -> int:

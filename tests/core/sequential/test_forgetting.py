@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from harness.short_form import longer, short_form
+from shoal import StreamingDPMixture
 from shoal.mixture import MixtureState, from_bytes, stats_at_offsets, to_bytes
 from shoal.sequential import forgetting
 from shoal.sequential.forgetting import counted, decay_inplace
@@ -106,6 +107,16 @@ def test_masses_always_add_up(stream: SimpleNamespace, method: str, half_life: f
     for start in range(1, 1_500, 50):
         state = stream.feed(state, x[start : start + 50]).state
         assert stream.mass_error(state) < 1e-11
+
+
+def test_a_half_life_beyond_all_offsets_forgets_nothing() -> None:
+    """Its steps did not fit into 64 bits, and the second part of a warm-up was refused."""
+    rows = np.random.default_rng(3).normal(size=(80, 2))
+    masses = []
+    for half_life in (1e300, None):
+        model = StreamingDPMixture(half_life=half_life, random_state=0)
+        masses.append(model.partial_fit(rows[:40]).partial_fit(rows[40:]).masses_)
+    np.testing.assert_allclose(masses[0], masses[1], rtol=1e-12)
 
 
 def test_a_half_life_can_come_and_go(stream: SimpleNamespace) -> None:
