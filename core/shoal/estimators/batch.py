@@ -288,9 +288,9 @@ class DPMixture(DensityMethods, DensityMixin, BaseEstimator):
         of components.
         """
         check_level(level, n_clusters, resolution)
-        x = self._checked(X, reset=False)
+        fitted, x = self._of_fit(), self._checked(X, reset=False)
         if level == "component":
-            return self._of_fit().predict(x, with_resp=False).row
+            return fitted.predict(x, with_resp=False).row
         ids = self._snapshot().predict(x, with_resp=False).component
         return self.clusters(n_clusters, resolution=resolution).of_components(ids)
 

@@ -175,7 +175,7 @@ def test_batch_fits_predict_clusters_also_where_a_component_without_points_is_be
     assert fit.predict(far, level="cluster")[0] in {cluster.id for cluster in fit.clusters().clusters}
     two = fit.predict(x, level="cluster", n_clusters=2)
     assert adjusted_rand_score(z == 2, two) == 1.0
-    assert_array_equal(two, fit.clusters(2).of_components(fit.predict(x)))
+    assert_array_equal(two, fit.clusters(2).of_components(fit.labels_))
     with pytest.raises(SettingError, match='level="cluster"'):
         fit.predict(x, n_clusters=2)
     with pytest.raises(UnknownComponentError, match="component 7 is in no cluster"):
