@@ -93,6 +93,16 @@ def test_parquet_columns_are_chosen_by_name_or_number(
     np.testing.assert_array_equal(got, X if expected is None else X[:, expected])
 
 
+def test_columns_of_one_name_are_read_each_as_itself(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(column) for column in X.T], names=["x", "x", "y"])
+    pa.parquet.write_table(table, tmp_path / "x.parquet")
+    with pa.ipc.new_stream(tmp_path / "x.arrows", table.schema) as sink:
+        sink.write_table(table)
+    for path in (tmp_path / "x.parquet", tmp_path / "x.arrows"):
+        np.testing.assert_array_equal(np.concatenate(chunks_of(path)), X)
+        np.testing.assert_array_equal(np.concatenate(chunks_of(path, columns="2,1")), X[:, [2, 1]])
+
+
 def test_single_precision_of_parquet_stays_and_integers_become_double(tmp_path: Path) -> None:
     single = parquet(tmp_path / "x.parquet", {"a": X[:, 0].astype("f4"), "b": X[:, 1].astype("f4")})
     assert chunks_of(single)[0].dtype == np.float32

@@ -1,6 +1,7 @@
 """Parquet and Arrow IPC files, with the extra `arrow`: columns of numbers, or one column of lists, batch by batch."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -76,7 +77,9 @@ def open_arrow(
         raise CommandError(f"{bad.file} is not a usable Arrow file: {str(error).splitlines()[0]}") from error
     reader = ColumnReader(pa, file.schema, columns, records, bad)
     step = reader.rows_at_a_time(chunk_rows)
-    return reader.chunks(b.slice(i, step).select(reader.used) for b in batches for i in range(0, b.num_rows, step))
+    wanted = frozenset(reader.used)
+    used = [i for i, name in enumerate(file.schema.names) if name in wanted]
+    return reader.chunks(b.slice(i, step).select(used) for b in batches for i in range(0, b.num_rows, step))
 
 
 def load_pyarrow(kind: str) -> Any:
@@ -99,6 +102,7 @@ class ColumnReader:
         index = index_columns(schema)
         features, at = features_and_fields(names, len(names), columns, records or RecordColumns(), bad.file, index)
         self._names = [names[i] for i in features]
+        self._turns = _turns(names, features)
         single = (None if i is None else names[i] for i in (at.key, at.time, at.weight))
         key, time, weight = single
         self._records = RecordColumns(key, time, tuple(names[i] for _, i in at.payload), weight)
@@ -184,7 +188,8 @@ class ColumnReader:
         return chunk._replace(names=self._feature_names)
 
     def _features(self, batch: Any) -> list[Any]:
-        columns = (batch.column(batch.schema.get_field_index(name)) for name in self._names)
+        places = (batch.schema.get_all_field_indices(n)[turn] for n, turn in zip(self._names, self._turns, strict=True))
+        columns = (batch.column(place) for place in places)
         plain = [without_dictionary(self._pa, column) for column in columns]
         decimal, double = self._pa.types.is_decimal, self._pa.float64()
         return [column.cast(double) if decimal(column.type) else column for column in plain]
@@ -238,6 +243,16 @@ class ColumnReader:
             for i in np.unique(of_row[_true_at(values.is_null())]).tolist():
                 faults.setdefault(i, BadRowError("empty", _REMEDY))
         return faults
+
+
+def _turns(names: list[str], features: list[int]) -> list[int]:
+    """How many columns of the same name are before each feature. A batch holds all columns of a name."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for name in names:
+        turns.append(seen[name])
+        seen[name] += 1
+    return [turns[i] for i in features]
 
 
 def _true_at(mask: Any) -> IntArray:
