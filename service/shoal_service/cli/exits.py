@@ -85,7 +85,7 @@ class ReportingGroup(TyperGroup):
             code = exit_code_of(error)
             if code is None:
                 raise
-            report(str(error))
+            report(_words_of(error))
             raise typer.Exit(code) from None
         return result
 
@@ -126,6 +126,13 @@ def report(message: str) -> None:
 
     line = Text.assemble(("error: ", "bold red"), message)
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+
+
+def _words_of(error: Exception) -> str:
+    """The message for people. That of a file has no number of the operating system."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def exit_code_of(error: Exception) -> ExitCode | None:

@@ -64,7 +64,7 @@ def fit(
     executor.refuse_alone()
     for target in (out, save):
         if target is not None:
-            check_target(target, file)
+            check_target(target, file, may_be_folder=target is out and executor.executor is not None)
     if executor.executor is not None and model.method is Method.default:
         model = model._replace(method=Method.vdp)
     settings = estimator_settings(model, one_pass, batch)

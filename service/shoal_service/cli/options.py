@@ -306,17 +306,17 @@ MinOffset = Annotated[
 ]
 
 
-def name_and_value(text: str) -> tuple[str, str]:
+def name_and_value(text: str, example: str = "max_streams=200") -> tuple[str, str]:
     """Split `NAME=VALUE` of a setting."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise CommandError(f"{text} is not a setting NAME=VALUE; write it like max_streams=200")
+        raise CommandError(f"{text!r} is not a setting NAME=VALUE; write it like {example}")
     return name, value
 
 
 def setting(text: str) -> tuple[str, Any]:
     """Split `NAME=VALUE` of a stream. The value is read as JSON if possible, otherwise as text."""
-    name, value = name_and_value(text)
+    name, value = name_and_value(text, "half_life=50000")
     try:
         return name, json.loads(value)
     except ValueError:

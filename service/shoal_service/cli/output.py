@@ -37,11 +37,13 @@ def print_line(*cells: Any) -> None:
     typer.echo("\t".join(str(cell) for cell in cells))
 
 
-def check_target(target: Path, source: str | Path) -> None:
+def check_target(target: Path, source: str | Path, *, may_be_folder: bool = False) -> None:
     """Raise CommandError, before any work, for a file that cannot be written, and for one that is read."""
     folder = target.absolute().parent
     if not folder.is_dir():
         raise CommandError(f"cannot write {target}: the folder {folder} does not exist")
+    if target.is_dir() and not may_be_folder:
+        raise CommandError(f"cannot write {target}: it is a folder; give the name of a file")
     if target.is_file() and Path(source).exists() and target.samefile(source):
         raise CommandError(f"{target} is the file that is read, and would be replaced; choose another name")
 

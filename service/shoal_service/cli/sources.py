@@ -85,7 +85,7 @@ def set_one(
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from error
+        raise CommandError(f"cannot read {file}: {getattr(error, 'strerror', error)}") from error
     try:
         body = json.loads(text)
     except ValueError as error:

@@ -182,7 +182,7 @@ def test_npy_on_stdin_is_read(shoal: Shoal, url: str, fake: FakeShoal, file: Pat
 def test_npz_on_stdin_is_refused_with_the_reason(shoal: Shoal, url: str) -> None:
     said = shoal("ingest", "-", "--url", url, "--format", "npz", stdin=b"PK\x03\x04")
     assert said.exit_code == ExitCode.USAGE
-    assert "path of a file" in said.stderr
+    assert "save it to a file" in said.stderr
 
 
 def test_no_points_are_said(shoal: Shoal, url: str) -> None:
@@ -330,6 +330,11 @@ def test_failure_in_the_middle_says_what_is_stored(
         (["predict", "{tmp}/nan.npy"], "row 1 "),
         (["predict", "{tmp}/x.npy", "--out", "{tmp}/no/folder.npy"], "does not exist"),
         (["predict", "{tmp}/x.npy", "--out", "{tmp}/x.npy"], "is the file that is read"),
+        (["fit", "{tmp}/x.npy", "--save", "{tmp}"], "it is a folder; give the name of a file"),
+        (
+            ["streams", "set", "a", "half_life"],
+            "'half_life' is not a setting NAME=VALUE; write it like half_life=50000",
+        ),
         (["fit", "{tmp}/x.npy", "--save", "{tmp}/../{name}/x.npy"], "is the file that is read"),
         (["ingest", "{tmp}/x.npy", "--on-bad", "report", "{tmp}/x.npy"], "is the file that is read"),
         (["components", "--port", "1", "--url", "x"], "remove --port"),

@@ -142,6 +142,7 @@ BAD_CSV = [
     ("1,2\n3,4,5\n", {}, r"line 2: 3 columns, the lines before have 2"),
     ("1,2\n3,1_0\n", {}, "1_0"),
     ("a,b\n1,2\n", {"columns": "z"}, "no column 'z'; it has a, b"),
+    ("a,a\n1,2\n", {"columns": "a"}, "2 columns called 'a'; choose --columns by number"),
     ("1,2\n", {"columns": "z"}, "no column names"),
     ("1,2\n", {"columns": "0-2"}, "columns are 0 to 1"),
     ("1,2\n", {"columns": ","}, "--columns is empty"),
@@ -259,13 +260,15 @@ def test_array_of_a_npz_is_chosen_by_name(tmp_path: Path) -> None:
     ("name", "options", "words"),
     [
         ("x.parquet", {}, "holds csv, but its name says parquet"),
-        ("x.parquet.gz", {}, "list of contents"),
+        ("x.parquet.gz", {}, "list of contents is at its end; save it to a file without gzip"),
+        ("x.csv", {"format": "npy"}, "not a usable npy file: .*magic"),
         ("x.xlsx", {}, "spreadsheets are not read"),
         ("x.json", {}, "one array a line"),
         ("x.pkl", {}, "can run code"),
         ("x.csv", {"format": "xml"}, "npy, npz, csv, ndjson, parquet"),
         ("missing.csv", {}, "cannot read"),
         (".", {}, "cannot read"),
+        ("/proc/self/mem", {}, "cannot read /proc/self/mem: Input/output error"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, options: dict[str, Any], words: str) -> None:
@@ -273,6 +276,12 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, options: dict[st
         write(tmp_path / name, gzip.compress(b"PAR1") if name.endswith(".gz") else "1,2\n")
     with pytest.raises(CommandError, match=words):
         read(tmp_path / name, **options)
+
+
+def test_an_archive_without_a_table_shows_what_it_holds(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", labels=np.arange(3.0))
+    with pytest.raises(CommandError, match=r"has no table \(N, D\) of numbers; it holds labels \(3,\) float64"):
+        read(tmp_path / "x.npz")
 
 
 def test_binary_that_is_called_csv_is_refused(tmp_path: Path) -> None:

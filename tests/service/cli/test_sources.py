@@ -93,7 +93,7 @@ def test_a_file_that_is_no_source(asked: Shoal, text: str, said: str) -> None:
 def test_a_file_that_is_not_there(asked: Shoal, tmp_path: Path) -> None:
     found = asked("set", "readings", tmp_path / "none.json")
     assert found.exit_code == 2
-    assert "none.json" in found.stderr
+    assert found.stderr == f"error: cannot read {tmp_path}/none.json: No such file or directory\n"
 
 
 def test_the_client_has_the_same(client: Client) -> None:

@@ -30,6 +30,8 @@ def open_array(
 
 
 def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
+    with path.open("rb") as start:
+        npy.read_magic(start)  # `load` reads other files as well, and advises to trust a text as a pickle
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     _check_table(array.shape, array.dtype, name)
     rows = _rows_at_a_time(array.shape, array.dtype)
@@ -39,14 +41,17 @@ def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int
 def _open_npz(stream: Any, name: str, key: str | None, path: Path | None) -> tuple[Iterator[npt.NDArray[Any]], int]:
     if path is None:
         raise CommandError(
-            f"an npz cannot be read from {name}, because its list of contents is at its end; give the path of a file"
+            f"an npz cannot be read from {name}, because its list of contents is at its end; save it to a file without "
+            "gzip, and give the path of that"
         )
     archive = zipfile.ZipFile(stream)
     members = {info.filename.removesuffix(".npy"): info.filename for info in archive.infolist()}
     headers = {member: _header(archive.open(file)) for member, file in members.items()}
     if key is None:
         tables = [member for member, (shape, _, dtype) in headers.items() if len(shape) == 2 and dtype.kind in "fiu"]
-        if len(tables) != 1:
+        if not tables:
+            raise CommandError(f"{name} has no table (N, D) of numbers; it holds {_listing(headers)}")
+        if len(tables) > 1:
             raise CommandError(f"{name} holds {len(tables)} tables; choose with --key NAME: {_listing(headers)}")
         key = tables[0]
     if key not in members:

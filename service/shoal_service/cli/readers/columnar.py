@@ -33,8 +33,8 @@ def open_parquet(
     """Checked chunks of the chosen columns, and the number of rows."""
     if path is None:
         raise CommandError(
-            f"Parquet cannot be read from {bad.file}, because its list of contents is at its end; give the path of a "
-            "file"
+            f"Parquet cannot be read from {bad.file}, because its list of contents is at its end; save it to a file "
+            "without gzip, and give the path of that"
         )
     pa = load_pyarrow("Parquet")
     try:
@@ -67,7 +67,10 @@ def open_arrow(
     try:
         if stream.peek(6)[:6] == b"ARROW1":
             if not seekable:
-                raise CommandError(f"an Arrow file cannot be read from {bad.file}; give its path, or send a stream")
+                raise CommandError(
+                    f"an Arrow file cannot be read from {bad.file}, because its list of contents is at its end; save "
+                    "it to a file without gzip and give the path of that, or write an Arrow stream"
+                )
             file = pa.ipc.open_file(stream)
             batches: Iterator[Any] = (file.get_batch(i) for i in range(file.num_record_batches))
         else:

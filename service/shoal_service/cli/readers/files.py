@@ -167,6 +167,8 @@ class PointFile:
             raise CommandError(f"{self.name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise CommandError(f"{self.name} is damaged: {error}") from error
+        except OSError as error:  # of the device, or of a file that is not one of bytes in order
+            raise CommandError(f"cannot read {self.name}: {error.strerror or error}") from error
 
     def progress(self, done: int) -> tuple[float, float | None]:
         """Progress after `done` points: (completed, total), in points or in bytes; None if unknown."""

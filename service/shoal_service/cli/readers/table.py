@@ -29,6 +29,12 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
     if not parts:
         raise CommandError("--columns is empty; use names (x,y) or numbers from 0 (0,2-5)")
     if names is not None and all(part in names for part in parts):
+        for part in parts:
+            if names.count(part) > 1:
+                raise CommandError(
+                    f"{file} has {names.count(part)} columns called {part!r}; choose --columns by number from 0, or "
+                    "rename all but one"
+                )
         return [names.index(part) for part in parts]
     if all(_NUMBERS.fullmatch(part) for part in parts):
         return [index for part in parts for index in _numbers(part, width, file)]
@@ -112,6 +118,8 @@ def features_and_fields(
     chosen = choose_columns(columns, names, width, file)
     if chosen is None:
         chosen = [i for i in range(width) if i not in taken and not (names and names[i] in index)]
+        if not width:
+            raise CommandError(f"{file} has no columns")
         if not chosen:
             raise CommandError(f"{file} has no column left for the features; name fewer columns of fields")
     elif both := [i for i in chosen if i in taken]:
