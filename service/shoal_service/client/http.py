@@ -6,8 +6,10 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from shoal_service.client.errors import ProtocolError
+from shoal_service.client.errors import InvalidRequestError, ProtocolError
 from shoal_service.client.flow import Session
+
+STREAM_NAME_RULE = "1 to 64 of a-z, 0-9, _ and -, first a letter or digit"
 
 
 def data_path(session: Session, rest: str) -> str:
@@ -17,7 +19,17 @@ def data_path(session: Session, rest: str) -> str:
 
 def stream_path(name: str) -> str:
     """Path of a stream. The server checks the name."""
-    return f"/streams/{segment(name)}"
+    return f"/streams/{name_segment('stream', name)}"
+
+
+def name_segment(kind: str, name: str, rule: str = STREAM_NAME_RULE) -> str:
+    """Write a name as one segment of a path. The server checks it, but for one that would be another path.
+
+    Raises InvalidRequestError for an empty name and for one with a slash.
+    """
+    if not name or "/" in name:
+        raise InvalidRequestError(f"{kind} name {name[:80]!r} is not valid; use {rule}")
+    return segment(name)
 
 
 def segment(text: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from shoal_service.client.bodies import Format, body_of, checked_format
 from shoal_service.client.errors import BadPointsError
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, given, json_of, segment
+from shoal_service.client.http import data_path, given, json_of, name_segment
 from shoal_service.client.points import Batcher, open_source
 
 
@@ -178,4 +178,5 @@ def _send(session: Session, method: str, name: str, body: Mapping[str, Any]) -> 
 
 
 def _path(session: Session, name: str) -> str:
-    return data_path(session, f"sources/{segment(name)}")
+    rule = "1 to 100 letters, digits, dots, colons, hyphens and underscores, first a letter or digit"
+    return data_path(session, f"sources/{name_segment('source', name, rule)}")

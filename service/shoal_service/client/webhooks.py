@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from shoal_service.client.flow import Flow, Request, Session, exchange
-from shoal_service.client.http import data_path, json_of, segment
+from shoal_service.client.http import data_path, json_of, name_segment
 
 
 @dataclass(frozen=True)
@@ -74,4 +74,4 @@ def delete_webhook(session: Session, /, name: str) -> Flow[None]:
 
 
 def _path(session: Session, name: str) -> str:
-    return data_path(session, f"webhooks/{segment(name)}")
+    return data_path(session, f"webhooks/{name_segment('webhook', name)}")

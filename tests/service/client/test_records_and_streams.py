@@ -8,7 +8,7 @@ import anyio
 import httpx
 import numpy as np
 import pytest
-from fake_shoal import Deliver
+from fake_shoal import Deliver, FakeShoal
 
 from shoal_service.client import Client, InvalidRequestError, NotFoundError, ProtocolError, RefusedError
 
@@ -47,6 +47,19 @@ def test_a_record_by_any_key(keyed: Client) -> None:
     with pytest.raises(NotFoundError) as missing:
         keyed.record("nobody")
     assert missing.value.type == "record-not-found"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a"])
+def test_a_name_that_would_be_another_path_is_refused_as_any_wrong_name(
+    fake: FakeShoal, client_of: Callable[..., Client], name: str
+) -> None:
+    client = client_of(fake.handle)
+    for ask in (client.stream_info, client.create_stream, client.delete_stream):
+        with pytest.raises(InvalidRequestError, match=f"stream name '{name}' is not valid; use 1 to 64"):
+            ask(name)
+    with pytest.raises(InvalidRequestError, match=f"source name '{name}' is not valid; use 1 to 100 letters"):
+        client.configured_source(name)
+    assert fake.requests == []
 
 
 def test_many_records_in_the_order_of_their_keys(keyed: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +144,11 @@ def test_no_name_leads_to_another_path(keyed: Client, real_shoal: Deliver, clien
     assert keyed.components().log_offset == 5
 
 
-def test_a_redirect_is_no_success(keyed: Client) -> None:
-    """Nothing was deleted, and the call returned as if it was: the path of an empty name is redirected."""
+def test_a_redirect_is_no_success(client_of: Callable[..., Client]) -> None:
+    """Nothing was deleted, and the call returned as if it was."""
+
+    def elsewhere(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(307, headers={"Location": "http://127.0.0.1/other"})
+
     with pytest.raises(ProtocolError, match="redirects are not followed"):
-        keyed.delete_stream("")
+        client_of(elsewhere).delete_stream("a")
