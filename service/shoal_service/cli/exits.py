@@ -80,6 +80,7 @@ class ReportingGroup(TyperGroup):
             report("interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
+            _name_the_value(error)
             _advise_on_choice(error)
             _advise_on_command(error)
             code = exit_code_of(error)
@@ -96,6 +97,17 @@ def _without_type_of_flags(parameters: list[Any]) -> list[Any]:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
     return parameters
+
+
+def _name_the_value(error: Exception) -> None:
+    """Write the value of an option into the framework's error about it, which says "Input" instead."""
+    message = str(getattr(error, "message", ""))
+    if message.startswith("Value error, "):
+        error.message = message.removeprefix("Value error, ")  # type: ignore[attr-defined]
+    elif message.startswith("Input should ") and (details := getattr(error.__cause__, "errors", None)):
+        value = repr(details()[0]["input"])
+        should = message.removeprefix("Input ").partition(", unable to parse")[0]
+        error.message = f"{value if len(value) <= 60 else value[:57] + '...'} {should}"  # type: ignore[attr-defined]
 
 
 _NO_CHOICE = re.compile(r"'(.*)' is not one of (.*)\.$")
