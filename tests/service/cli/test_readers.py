@@ -148,6 +148,10 @@ BAD_CSV = [
     ("1,2\n", {"columns": ","}, "--columns is empty"),
     ("1,2\n", {"delimiter": "::"}, "one character"),
     ("when,x\n2026-01-01,2\n", {}, "2026-01-01"),
+    ("x\n1\n" + "a" * 9999, {}, r"line 3, column 'x': 'a{80}\.\.\.' is not a number"),
+    ('x\n\n1\n"3' + "\n4" * 70_000, {}, "line 4: a cell has more than 131,072 characters"),
+    ('"a""b"\n1\nc\n', {}, r'as in {"a\\"b": "categorical", ...}'),
+    (",".join(f"c{i}" for i in range(99)), {"columns": "z"}, "c28, c29 and 69 more$"),
 ]
 
 

@@ -42,7 +42,13 @@ def choose_columns(choice: str | None, names: list[str] | None, width: int, file
         raise CommandError(f"{file} has no column names; choose --columns by number from 0, such as 0,2-5")
     missing = [part for part in parts if part not in names]
     advice = did_you_mean(missing[0], names)
-    raise CommandError(f"{file} has no column {missing[0]!r}; {advice}it has {', '.join(names)}")
+    raise CommandError(f"{file} has no column {missing[0]!r}; {advice}it has {_listed(names)}")
+
+
+def _listed(names: list[str], at_most: int = 30) -> str:
+    """The first names, and how many follow."""
+    more = f" and {len(names) - at_most:,} more" if len(names) > at_most else ""
+    return ", ".join(names[:at_most]) + more
 
 
 class FieldPlaces(NamedTuple):

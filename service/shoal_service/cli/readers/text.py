@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -16,6 +17,8 @@ from shoal_service.cli.readers.chunk import Chunk, Fields, checked_chunk
 from shoal_service.cli.readers.table import ACCEPT_MISSING, Layout, checked_text, choose_layout, is_number
 from shoal_service.wire.record_columns import RecordColumns, payload_of_cell, time_of_cell, weight_of_cell
 
+SHOWN_CHARS = 80
+"""Characters of a cell that an error shows."""
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
@@ -99,13 +102,7 @@ class CsvFile:
 
     def rows(self) -> Iterator[Row]:
         """Rows that hold numbers. Others go to the bad rows."""
-        try:
-            yield from self._rows()
-        except csv.Error as error:
-            raise CommandError(f"{self._bad.file} is not a usable csv: {error}") from error
-
-    def _rows(self) -> Iterator[Row]:
-        records = _records(self._lines, self._delimiter)
+        records = _records(self._lines, self._delimiter, self._bad.file)
         first = next(records, None)
         if first is None:
             return
@@ -165,17 +162,17 @@ def _numbers(cells: list[str], layout: Layout, bad: BadRows) -> list[float]:
         return _numbers(filled, layout, bad)
     place = next(i for i, cell in enumerate(cells) if not is_number(cell))
     cell, label = cells[place], layout.label(place)
+    shown = repr(cell if len(cell) <= SHOWN_CHARS else cell[:SHOWN_CHARS] + "...")
     if advice := bad.categories.misnamed(layout.name(place)):
-        raise BadRowError(f"{cell!r} is not a number", advice, label)
+        raise BadRowError(f"{shown} is not a number", advice, label)
     remedy = "fix it, drop the line, or choose --columns without it"
     if _is_missing(cell):
         raise BadRowError(f"{cell!r} is no value" if cell.strip() else "empty", f"{remedy}; {ACCEPT_MISSING}", label)
     remedy += "; `shoal ingest` keeps texts by --key-column and --payload-columns"
     remedy += "; a column of categories needs a family of its own, "
-    remedy += (
-        f'as in {{"{layout.name(place) or layout.features[place]}": "categorical", ...}}, and a text in its first line'
-    )
-    raise BadRowError(f"{cell!r} is not a number", remedy, label)
+    name = json.dumps(str(layout.name(place) or layout.features[place]), ensure_ascii=False)
+    remedy += f'as in {{{name}: "categorical", ...}}, and a text in its first line'
+    raise BadRowError(f"{shown} is not a number", remedy, label)
 
 
 def _is_missing(cell: str) -> bool:
@@ -196,8 +193,8 @@ def _with_texts(cells: list[str], layout: Layout, bad: BadRows, texts: frozenset
     ]
 
 
-def _records(lines: io.TextIOWrapper, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
-    """(line number from 1, cells) of every line that is not blank."""
+def _records(lines: io.TextIOWrapper, delimiter: str | None, file: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number from 1, cells) of every line that is not blank. Raises CommandError for one that is no csv."""
     blank = 0
     for start in lines:
         if start.strip():
@@ -213,7 +210,17 @@ def _records(lines: io.TextIOWrapper, delimiter: str | None) -> Iterator[tuple[i
     if len(delimiter) != 1:
         raise CommandError(f"--delimiter {delimiter!r} is not one character; use one character, `tab` or `space`")
     reader = csv.reader(rest, delimiter=delimiter, skipinitialspace=True)
-    yield from ((blank + reader.line_num, cells) for cells in reader if cells)
+    done = blank
+    try:
+        for cells in reader:
+            done = blank + reader.line_num
+            if cells:
+                yield done, cells
+    except csv.Error as error:
+        words = str(error)
+        if "field limit" in words:
+            words = f"a cell has more than {csv.field_size_limit():,} characters; shorten it, or close its quote"
+        raise CommandError(f"{file}, line {done + 1}: {words}") from error
 
 
 def _seen_delimiter(line: str) -> str:
