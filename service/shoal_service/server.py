@@ -56,6 +56,12 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the connections, then the application, which uvicorn would cancel after a second signal."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
 
 def run(app: ASGIApp, settings: Settings, store: str, *more_lines: str, on_stop: Callable[[], None]) -> None:
     """Serve `app` until a signal. Exits with 6 if the port is in use. Raises SettingError, as `tls_options`."""

@@ -1,6 +1,7 @@
 """kill -9 in the middle of a stream: nothing acknowledged is lost, nothing is applied twice, not a bit differs."""
 
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -164,6 +165,18 @@ def test_sigterm_applies_what_is_in_the_log_checkpoints_and_exits(start_service:
     service.start()
     _, view = final_state(service, total)
     assert view["points_seen"] == total
+    assert "Traceback" not in service.tail()
+
+
+def test_a_second_signal_while_the_service_ends_leaves_no_traceback_in_the_log(
+    start_service: Callable[..., RunningService],
+) -> None:
+    service = start_service("twice")
+    assert service.process is not None
+    service.process.send_signal(signal.SIGTERM)
+    time.sleep(0.02)  # two that come at once are one
+    assert service.terminate() == 0
+    assert '"drained":true' in service.tail()
     assert "Traceback" not in service.tail()
 
 
