@@ -3,6 +3,7 @@
 Nothing heavy is imported here, because `shoal --help` must be fast. The error trees are loaded when there is an error.
 """
 
+import errno
 import os
 import re
 import sys
@@ -86,6 +87,8 @@ class ReportingGroup(TyperGroup):
             code = exit_code_of(error)
             if code is None:
                 raise
+            if isinstance(error, OSError) and error.errno in _FULL:
+                _silence_stdout()
             report(_words_of(error))
             raise typer.Exit(code) from None
         return result
@@ -144,7 +147,22 @@ def _words_of(error: Exception) -> str:
     """The message for people. That of a file has no number of the operating system."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"cannot write the output: {error.strerror}"
     return str(error)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def open_closed_streams() -> None:
+    """Open stdin, stdout and stderr to nothing where the caller has closed them, as some schedulers do."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115  open until the process ends
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def exit_code_of(error: Exception) -> ExitCode | None:
@@ -167,7 +185,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         service.StoreError: ExitCode.NOT_STARTED,
         ShoalError: ExitCode.USAGE,
     }
-    if isinstance(error, OSError) and error.filename is not None:  # an input or output file
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL):  # input or output
         return ExitCode.USAGE
     return next((code for kind, code in codes.items() if isinstance(error, kind)), None)
 

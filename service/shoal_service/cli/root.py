@@ -28,7 +28,7 @@ from shoal_service.cli import (
     version,
     watch,
 )
-from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup
+from shoal_service.cli.exits import EXIT_CODES_HELP, ReportingGroup, open_closed_streams
 from shoal_service.cli.groups import grouped
 
 app = typer.Typer(
@@ -99,4 +99,5 @@ def main() -> None:
     """The entry point of the `shoal` script."""
     if "_SHOAL_COMPLETE" in os.environ:
         os.environ["COLUMNS"] = "10000"  # fish reads one choice a line, so no help may be wrapped
+    open_closed_streams()
     app(prog_name="shoal")

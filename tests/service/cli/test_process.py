@@ -99,6 +99,17 @@ def accept_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def test_an_output_that_is_full_or_closed_is_no_bug(process_parts: Parts) -> None:
+    command, environment = process_parts
+    with Path("/dev/full").open("wb") as full:
+        said = subprocess.run(command("version"), stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=120)
+    assert (said.returncode, said.stderr) == (2, b"error: cannot write the output: No space left on device\n")
+    closed = ["sh", "-c", '"$@" <&- >&-', "sh", *command("sources", "set", "a", "-")]
+    said = subprocess.run(closed, stderr=subprocess.PIPE, env=environment(), timeout=120)
+    assert said.returncode == 2
+    assert said.stderr.startswith(b"error: - is not JSON")
+
+
 def test_interrupt_says_what_is_stored_and_is_exit_130(url: str, fake: FakeShoal, process_parts: Parts) -> None:
     command, environment = process_parts
     ours, theirs = pty.openpty()
