@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import betaln, logsumexp
 from sklearn.exceptions import NotFittedError
 
 from shoal import DPMixture, NoPointsError, SettingError, StreamingDPMixture
@@ -87,6 +87,20 @@ def test_scipy_computes_the_document_as_the_model_does(family: str, kind: str) -
     ids = np.array([row["id"] for row in document["components"]])
     np.testing.assert_array_equal(ids[joint[:, :-1].argmax(axis=1)], model.predict(x))
     assert sum(row["weight"] for row in rows) == pytest.approx(1.0)
+
+
+def test_a_document_of_heavy_counts_keeps_its_digits_as_the_page_computes_it() -> None:
+    """By a difference of log gammas it was wrong in the third digit."""
+    x = np.random.default_rng(2).poisson(30.0, size=(100, 1)).astype(float)
+    model = StreamingDPMixture("poisson").fit(x, sample_weight=np.full(100, 1e9))
+    document = json.loads(to_json(model))
+    rows = [*document["components"], document["new_component"]]
+    a, rate, zeros, weight = np.array(
+        [[row["shape"][0], row["log_rate"][0], row["log_zeros"], row["weight"]] for row in rows]
+    ).T
+    assert a.max() > 1e11
+    joint = np.log(weight) + zeros - np.log(a + x) - betaln(a, x + 1.0) - rate * x
+    np.testing.assert_allclose(logsumexp(joint, axis=1), model.score_samples(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
