@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,17 @@ def test_npy_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.Monke
         with open_points(str(path)) as points:
             assert points.n_points == 2500
             assert [len(chunk) for chunk in points] == [100] * 25
+
+
+def test_npy_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    """The process ended by a signal."""
+    path = write(tmp_path / "x.npy", npy_bytes(np.zeros((1_000_000, 2))))
+    with open_points(str(path)) as points:
+        chunks = iter(points)
+        next(chunks)
+        os.truncate(path, 1000)
+        with pytest.raises(CommandError, match="is cut short: "):
+            list(chunks)
 
 
 def test_text_is_read_a_piece_at_a_time(tmp_path: Path) -> None:

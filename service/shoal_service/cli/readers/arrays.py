@@ -1,4 +1,7 @@
-"""npy and npz files: files are mapped into memory, other input is a stream of bytes. Pickle is never used."""
+"""npy and npz files, read as a stream of bytes. Only an npy whose columns follow one another is mapped into memory.
+
+A file that becomes shorter while it is mapped ends the process (SIGBUS). Pickle is never used.
+"""
 
 import zipfile
 from collections.abc import Iterator
@@ -24,16 +27,18 @@ def open_array(
             return _open_npz(stream, name, key, path)
         if key is not None:
             raise CommandError(f"--key is for npz files; {name} is an npy file, which holds one array")
-        return _open_mapped(path, name) if path is not None else _open_stream(stream, name)
+        return _open_file(path, stream, name) if path is not None else _open_stream(stream, name)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CommandError(f"{name} is not a usable {kind} file: {error}") from error
 
 
-def _open_mapped(path: Path, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
+def _open_file(path: Path, stream: Any, name: str) -> tuple[Iterator[npt.NDArray[Any]], int]:
     with path.open("rb") as start:
         npy.read_magic(start)  # `load` reads other files as well, and advises to trust a text as a pickle
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     _check_table(array.shape, array.dtype, name)
+    if array.flags.c_contiguous:
+        return _open_stream(stream, name)
     rows = _rows_at_a_time(array.shape, array.dtype)
     return (array[i : i + rows] for i in range(0, len(array), rows)), len(array)
 

@@ -72,8 +72,7 @@ class PointFile:
 
     Iterating gives tables. `chunks` gives them with the fields of records, and the place of each row.
 
-    Text, Arrow and Parquet are read in bounded memory, a npy through a memory map, a npz and stdin as a stream, a
-    sparse npz whole.
+    Text, Arrow, Parquet, npy, npz and stdin are read in bounded memory, a sparse npz whole.
     """
 
     def __init__(self, path: str, options: ReadOptions, bad: BadRows | None = None) -> None:
