@@ -19,10 +19,10 @@ from shoal.points.rows import Points, SparseRows
 
 _LEAST_SHARE = 1e-9
 _TWO_MEANS_ROUNDS = 8
-_FEW_FEATURES, _POWER_STEPS = 32, 30
+_FEW_FEATURES, _AXIS_STEPS = 32, 30
 """Up to so many features a principal axis is computed; beyond, so many power steps stand for it."""
 MOST_COLUMNS = 32
-_OVERSAMPLING, _POWER_STEPS = 8, 2
+_OVERSAMPLING, _SKETCH_STEPS = 8, 2
 
 
 class Cloud(NamedTuple):
@@ -42,7 +42,7 @@ def starts_of(cloud: Cloud, rng: np.random.Generator, steps: int | None = None) 
 
 def power_steps(n_features: int) -> int | None:
     """Steps of the power method that find a principal axis in so many features well enough. None: it is computed."""
-    return None if n_features <= _FEW_FEATURES else _POWER_STEPS
+    return None if n_features <= _FEW_FEATURES else _AXIS_STEPS
 
 
 def same_sides(first: Array, second: Array) -> bool:
@@ -188,7 +188,7 @@ def _projected(where: SparseRows, n_columns: int) -> Array:
         return np.asarray(where.T @ weights) - np.outer(mean, weights.sum(axis=0))
 
     basis = down(np.random.default_rng(0).standard_normal((where.shape[1], width)))
-    for _ in range(_POWER_STEPS):
+    for _ in range(_SKETCH_STEPS):
         basis = down(np.linalg.qr(up(np.linalg.qr(basis)[0]))[0])
     basis = np.linalg.qr(basis)[0]
     left, sizes, _ = np.linalg.svd(up(basis).T, full_matrices=False)
