@@ -96,7 +96,7 @@ def cut(hierarchy: Hierarchy, n_clusters: Any = None, resolution: Any = None) ->
 
 
 def check_level(level: Any, n_clusters: Any, resolution: Any) -> None:
-    """Raise SettingError for a level that is none, and for a number or a resolution at the level of components."""
+    """Raise SettingError for an unknown level, and for a number or a resolution at the level of components."""
     if level not in get_args(Level):
         raise SettingError(f'level is {level!r}; give "component" or "cluster"')
     if level == "component" and (n_clusters is not None or resolution is not None):

@@ -28,7 +28,8 @@ def typical_copies(rows: Array) -> int:
     Rows are equal if their bytes are. Single rows that occur far more often, such as those of a sensor that stands
     still, do not matter.
     """
-    if len(np.unique(rows[:, 0])) > len(rows) / 1.5:  # if half of the different rows come twice, 1.5 rows for each
+    # A median of 2 or more needs 1.5 rows or more for each different one, which mostly one column excludes.
+    if len(np.unique(rows[:, 0])) > len(rows) / 1.5:
         return 1
     # By hashes, as sorting the rows would copy them. Hashes differ between processes; which are equal does not.
     hashes = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
