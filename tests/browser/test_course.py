@@ -210,6 +210,17 @@ def test_the_page_says_that_the_service_is_away_and_then_goes_on(
     page.wait_for_function("n => document.querySelectorAll('.table-of-map tbody tr').length === n", arg=stored)
 
 
+def test_an_answer_that_breaks_off_is_a_service_that_is_away(
+    visit: Callable[..., Visit], service: RunningService
+) -> None:
+    page = visit().open("/s/gauge/life")
+    page.locator(".state.live").wait_for()
+    page.route("**/streams/gauge", lambda route: route.fulfill(body='{"name": "gau', content_type="application/json"))
+    page.locator("#notice", has_text="The service does not answer").wait_for()
+    page.unroute("**/streams/gauge")
+    page.locator("#notice").wait_for(state="hidden")
+
+
 def test_a_stream_that_is_made_again_is_followed_from_its_beginning(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:

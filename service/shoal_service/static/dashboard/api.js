@@ -19,7 +19,7 @@ export class Problem extends Error {
   }
 }
 
-/** The service did not answer. */
+/** The service did not answer, or its answer broke off. */
 export class Away extends Error {
   constructor() {
     super("The service does not answer. It may be stopped, or starting. This page tries again by itself.");
@@ -69,7 +69,22 @@ export async function request(path, options = {}) {
  * @param {AbortSignal} [signal]
  */
 export async function get(path, signal) {
-  return (await request(path, { signal })).json();
+  return readJson(await request(path, { signal }), signal);
+}
+
+/**
+ * The JSON body of an answer. Raises Away if it breaks off.
+ * @param {Response} answer
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export async function readJson(answer, signal) {
+  try {
+    return await answer.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Away();
+  }
 }
 
 /**
@@ -83,7 +98,7 @@ export async function send(method, path, body, options = {}) {
   const headers = { ...options.headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
   const text = body === undefined ? undefined : JSON.stringify(body);
   const answer = await request(path, { method, headers, body: text, signal: options.signal });
-  return answer.status === 204 ? null : answer.json();
+  return answer.status === 204 ? null : readJson(answer, options.signal);
 }
 
 /**
@@ -94,14 +109,14 @@ export function tagged(path) {
   /** @type {string|null} */
   let tag = null;
   /** @type {any} */
-  let held = null;
+  let current = null;
   return async (/** @type {AbortSignal|undefined} */ signal) => {
     const answer = await request(path, { signal, headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.status !== 304) {
+      current = await readJson(answer, signal);
       tag = answer.headers.get("ETag");
-      held = await answer.json();
     }
-    return held;
+    return current;
   };
 }
 

@@ -1,6 +1,6 @@
 /** What the map shows: components and recent points in one plane, kept up to date from the service. */
 
-import { request } from "./api.js";
+import { send } from "./api.js";
 
 const REGROUPING = new Set(["merged", "split", "refined", "adopted", "restored", "returned", "pruned", "gap"]);
 
@@ -104,10 +104,7 @@ export class Scene {
     if (this.features) asked.features = this.features;
     else if (this.plane) Object.assign(asked, this.plane);
     try {
-      const body = JSON.stringify(asked);
-      const headers = { "Content-Type": "application/json" };
-      const answer = await request(`${this.live.path}/projection`, { method: "POST", headers, body, signal });
-      const told = await answer.json();
+      const told = await send("POST", `${this.live.path}/projection`, asked, { signal });
       if (choice !== this.choice) return false;
       this.accept(told, whole);
       await this.completeClusters(signal);

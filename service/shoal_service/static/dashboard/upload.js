@@ -1,6 +1,6 @@
 /** Points sent in batches: each is stored once, also if a connection is lost and the batch is sent again. */
 
-import { Away, Problem, request } from "./api.js";
+import { Away, Problem, readJson, request } from "./api.js";
 import { bodyOf } from "./tables.js";
 
 const BATCH_NUMBERS = 200_000;
@@ -23,8 +23,8 @@ export async function ingest(path, table, progress, signal) {
     const to = Math.min(from + step, table.n);
     const { body, kind } = bodyOf(table, from, to);
     const headers = { "Content-Type": kind, "Idempotency-Key": `${name}.${from}` };
-    const answer = await again(() => request(`${path}/ingest`, { method: "POST", headers, body, signal }), signal);
-    end = (await answer.json()).log_offset;
+    const post = async () => readJson(await request(`${path}/ingest`, { method: "POST", headers, body, signal }), signal);
+    end = (await again(post, signal)).log_offset;
     progress(to);
   }
   return end;
@@ -40,11 +40,12 @@ export async function ingest(path, table, progress, signal) {
  */
 export async function score(path, table, most, signal) {
   const { body, kind } = bodyOf({ ...table, keys: null }, 0, Math.min(table.n, most));
-  return (await request(`${path}/score`, { method: "POST", headers: { "Content-Type": kind }, body, signal })).json();
+  const headers = { "Content-Type": kind };
+  return readJson(await request(`${path}/score`, { method: "POST", headers, body, signal }), signal);
 }
 
 /**
- * @param {() => Promise<Response>} run
+ * @param {() => Promise<any>} run
  * @param {AbortSignal} signal
  */
 async function again(run, signal) {
