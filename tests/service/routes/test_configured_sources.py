@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import redis
 
+from harness.forked_modules import ModuleForks
 from harness.in_turn import in_turn
 from harness.redis_server import RedisServer, running_redis
 from harness.short_form import longer
@@ -42,6 +43,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the state of a source at once, and start it again soon."""
     monkeypatch.setattr(supervisor, "SAVE_S", 0.05)
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[ModuleForks]:
+    """What forks the child processes of sources."""
+    forks = ModuleForks(supervisor.CHILD, "shoal_service.cli.connectors.redis_stream", "httpcore")
+    yield forks
+    forks.close()
+
+
+@pytest.fixture
+def new_processes() -> None:
+    """For tests whose children begin as those of users do, and not as forks."""
+
+
+@pytest.fixture(autouse=True)
+def forked_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, forks: ModuleForks) -> None:
+    if "new_processes" not in request.fixturenames:
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", forks.create)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +142,7 @@ def pairs(values: Any) -> list[list[float]]:
 
 
 @NEEDS_REDIS
+@pytest.mark.usefixtures("new_processes")
 @pytest.mark.parametrize("store_kind", ["sqlite", longer("redis")])
 async def test_a_redis_stream_is_read_paused_resumed_and_deleted(
     start: Any, origin: RedisServer, source: redis.Redis
@@ -166,8 +187,8 @@ async def test_metrics_tell_how_each_source_is(
 ) -> None:
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 3600.0)  # what has ended stays so
     monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 3600.0)
-    add(source, [0, 1, '["no"]', 3])
-    (tmp_path / "rows.ndjson").write_text('["no"]\n')
+    add(source, [0, 1, "no", 3])
+    (tmp_path / "rows.ndjson").write_text("[0]\n")
     async with start(source_files=tmp_path, **OPEN) as running:
         samples = partial(source_samples, running)
         assert await samples() == {}
@@ -379,7 +400,7 @@ async def test_a_source_that_is_deleted_while_its_first_batch_is_on_its_way_leav
 async def test_a_bad_record_stops_a_source_until_it_may_be_skipped(
     start: Any, origin: RedisServer, source: redis.Redis
 ) -> None:
-    add(source, [0, 1, '["no"]', 3])
+    add(source, [0, 1, "no", 3])
     async with start(**OPEN) as running:
         await stream(running)
         await put(running, body_for(origin))
@@ -432,6 +453,7 @@ async def test_a_stream_that_is_made_again_gets_no_points_of_an_earlier_source(
         assert logged(running) == []
 
 
+@pytest.mark.usefixtures("new_processes")
 async def test_a_child_that_does_not_end_is_killed_when_its_source_is_ended_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
