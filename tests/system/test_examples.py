@@ -125,6 +125,7 @@ def test_batch_finds_the_groups_and_prints_what_the_page_shows(run: Run) -> None
         assert float(shown[method][1]) == pytest.approx(float(bound), abs=0.1)  # last digits vary with the processor
 
 
+@pytest.mark.slow
 def test_embeddings_are_told_apart_as_the_page_shows(run: Run) -> None:
     header, *rows = run("embeddings.py")
     page = (ROOT / "docs" / "families.md").read_text().splitlines()

@@ -13,6 +13,7 @@ import pytest
 
 from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
+from harness.short_form import longer
 from harness.waiting import eventually
 from harness.web import WEB
 from shoal_service.store import SqliteStore
@@ -20,7 +21,7 @@ from shoal_service.wire import from_log
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
-N, KILLS = 3000, 4
+RECORDS_BETWEEN = 750
 CHILD = "shoal_service.cli.connectors.configured"
 
 
@@ -41,24 +42,26 @@ def children(service: RunningService) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize("kills", [2, longer(4)])
 def test_a_configured_source_is_stored_once_over_kills(
-    start_service: Callable[..., RunningService], origin: RedisServer
+    start_service: Callable[..., RunningService], origin: RedisServer, kills: int
 ) -> None:
     rng = random.Random(4)
     service = start_service("configured", checkpoint_interval_s=0.3, source_allow_private=True)
     assert WEB.put(f"{service.url}/streams/s", json={"n_features": 2, "refinement": None}).status_code == 201
     body = {"kind": "redis-stream", "redis_url": origin.url, "keys": ["k"], "format": "float32", "batch_size": 25}
     assert WEB.put(f"{service.url}/streams/s/sources/readings", json=body).status_code == 201
-    records = np.stack([np.arange(N), -np.arange(N)], axis=1).astype("<f4")
+    n = RECORDS_BETWEEN * kills
+    records = np.stack([np.arange(n), -np.arange(n)], axis=1).astype("<f4")
 
     def stored() -> int:
         return int(WEB.get(f"{service.url}/streams/s").json()["log_offset"])
 
     with origin.client() as client:
-        for at in range(KILLS):
-            for i in range(at * N // KILLS, (at + 1) * N // KILLS):
-                client.xadd("k", {"data": records[i].tobytes()})
-            least = at * N // KILLS + rng.randrange(25, 300)
+        for at in range(kills):
+            for record in records[at * RECORDS_BETWEEN : (at + 1) * RECORDS_BETWEEN]:
+                client.xadd("k", {"data": record.tobytes()})
+            least = at * RECORDS_BETWEEN + rng.randrange(25, 300)
             eventually(lambda least=least: stored() >= least, service.tail)
             (child,) = children(service)
             if at % 2:
@@ -67,13 +70,13 @@ def test_a_configured_source_is_stored_once_over_kills(
                 service.start()
             else:
                 os.kill(child, signal.SIGKILL)
-        eventually(lambda: stored() >= N, service.tail)
+        eventually(lambda: stored() >= n, service.tail)
         shown = WEB.get(f"{service.url}/streams/s/sources/readings").json()
         assert shown["positions"][0]["position"] == client.xinfo_stream("k")["last-generated-id"].decode()
     service.kill()
     store = SqliteStore(service.data)
     (record,) = store.list_streams()
-    assert store.tail("s", record.incarnation).log_offset == N
+    assert store.tail("s", record.incarnation).log_offset == n
     entries = store.read("s", record.incarnation, 0, max_bytes=1 << 40)
     store.close()
     found = np.concatenate([np.asarray(from_log(e.payload)) for e in entries if e.kind == "batch"])

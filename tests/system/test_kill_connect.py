@@ -19,7 +19,7 @@ from shoal_service.wire import from_log
 
 pytestmark = pytest.mark.system
 
-N, KAFKA_KILLS = 3000, 2
+N, KAFKA_KILLS = 1500, 2
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def source(redis_binary: str, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("kills", [3, longer(20)])
+@pytest.mark.parametrize("kills", [2, longer(20)])
 def test_a_redis_stream_is_stored_once_over_kills(
     start_service: Callable[..., RunningService], source: RedisServer, tmp_path: Path, kills: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
     pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
     from harness.mock_kafka import kafka_for_tests
 
-    rng, n, partitions = random.Random(3), 300, 3
+    rng, n, partitions = random.Random(3), 120, 3
     service = start_service("kafka")
     settings = {"n_features": 2, "refinement": None}
     assert WEB.put(f"{service.url}/streams/s", json=settings).status_code == 201

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCHES_A_ROUND = 5
-SHORT_POINTS = 6
+SHORT_POINTS = 4
 """Points that the short form tries of each store. The long form (`make soak`) tries all, many times."""
 
 

@@ -17,7 +17,7 @@ from harness.web import WEB
 
 pytestmark = [pytest.mark.system, pytest.mark.redis]
 
-N = 12
+N = 6
 """Events, of the kind `restored`, after which every record is written."""
 
 

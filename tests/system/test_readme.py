@@ -3,6 +3,7 @@
 `SHOAL_REWRITE_README=1` puts what was printed into the README instead.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -73,7 +74,22 @@ def test_no_document_has_a_blank_left_to_fill_in() -> None:
         assert not blanks, f"{page.name}: {blanks}"
 
 
-def test_every_link_between_documents_leads_somewhere() -> None:
-    for page in [README, *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_every_link_between_documents_leads_to_a_page_and_a_place() -> None:
+    """Places are headings, named as the site names them."""
+    checked = 0
+    for page in [README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target, place in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]+))?\)", page.read_text()):
+            to = page.parent / target if target else page
+            assert to.exists(), f"{page.name} links to {target}"
+            checked += 1
+            assert not place or to.suffix != ".md" or place in places(to), f"{page.name}: {target}#{place}"
+    assert checked > 200
+
+
+@functools.cache
+def places(page: Path) -> set[str]:
+    """Names of the headings of a page."""
+    from mdit_py_plugins.anchors.index import slugify
+
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {slugify(heading.replace("`", "")) for heading in re.findall(r"^#{1,3} (.+)$", text, flags=re.MULTILINE)}

@@ -84,7 +84,7 @@ def machine() -> dict[str, str]:
     return {"machine": f"{platform.machine()}, {os.cpu_count()} cores, one BLAS thread", "batch": str(BATCH)}
 
 
-@pytest.mark.parametrize("family", ["gaussian", "diagonal"])
+@pytest.mark.parametrize("family", ["diagonal", pytest.param("gaussian", marks=pytest.mark.slow)])
 def test_mnist_through_http(start_service: Callable[..., RunningService], real_data: Path, family: str) -> None:
     data = mnist(real_data)
     service = start_service()

@@ -28,6 +28,7 @@ from harness.library_replay import states
 from harness.machines import Cut, Machine, MachineService, Network
 from harness.piece_service import PieceService
 from harness.redis_server import RedisServer
+from harness.short_form import longer
 from harness.until_stopped import UntilStopped
 from harness.waiting import eventually
 from harness.web import WEB
@@ -263,7 +264,7 @@ def follow(service: MachineService, stream: str, told: list[StreamEvent]) -> Non
     service.machine.thread(read).start()
 
 
-@pytest.mark.parametrize("how", ["cable", "switch", "sending", "receiving"])
+@pytest.mark.parametrize("how", [longer("cable"), "switch", longer("sending"), "receiving"])
 def test_a_leader_that_is_cut_off_loses_doubles_and_forks_nothing_and_follows_when_it_is_back(
     deployment: Deployment, fresh: ProcessPoolExecutor, how: Cut
 ) -> None:

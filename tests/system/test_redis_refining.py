@@ -70,7 +70,7 @@ def library_state(fleet: Fleet) -> tuple[bytes, int]:
         store.close()
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_whoever_is_killed_the_state_is_that_of_the_log_and_every_event_is_told_once(
     fleet_of: Callable[..., Fleet], kills: int
 ) -> None:

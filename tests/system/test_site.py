@@ -1,4 +1,7 @@
-"""The documents as a site: no warning, every link within it leads somewhere, nothing comes from another host."""
+"""The documents as a site: no warning, every link within it leads somewhere, nothing comes from another host.
+
+`test_readme.py` follows the links between the pages without the site, in less time.
+"""
 
 import re
 import subprocess
@@ -9,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 DOCS = Path(__file__).parents[2] / "docs"
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
