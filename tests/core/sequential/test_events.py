@@ -65,7 +65,8 @@ def test_births_are_told_at_their_point(stream: SimpleNamespace) -> None:
 
 def test_counts_of_a_call_are_those_of_its_events(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(2_600, seed=1, spacing=2.0)
-    some = stream.settings(n_features=2, birth_threshold=0.05, half_life=200.0, concentration=5.0, warmup_points=400)
+    given = {"birth_threshold": 0.05, "half_life": 200.0, "concentration": 5.0, "warmup_points": 400}
+    some = stream.settings(n_features=2, refinement=None, **given)
     run = stream.feed(some, x, 500)
     assert {"born", "merged", "pruned"} <= {event.kind for event in run.events}
     for info in run.infos:
@@ -78,7 +79,7 @@ def test_labels_are_live_at_the_end_of_their_call(stream: SimpleNamespace) -> No
     x, _ = stream.nine(2_800, seed=2, spacing=2.0)
     x[1_400:] += 30.0
     state: Any = stream.settings(
-        n_features=2, birth_threshold=0.05, half_life=200.0, concentration=5.0, warmup_points=400
+        n_features=2, birth_threshold=0.05, half_life=200.0, concentration=5.0, warmup_points=400, refinement=None
     )
     for start in range(0, 2_800, 700):
         run = stream.feed(state, x[start : start + 700])

@@ -1,6 +1,7 @@
 """The noise under tied features: which get it, how much, and that it is noise and yet a function of the offset."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,10 +106,13 @@ def test_noise_is_a_function_of_offset_and_feature_alone() -> None:
     assert np.array_equal(noise(120, 10, np.array([9]))[:, 0], whole[20:30, 1])
 
 
-@pytest.mark.parametrize("family", [longer("gaussian"), "diagonal", longer("known_covariance")])
-def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "refinement"),
+    [("diagonal", None), *(longer(family, "auto") for family in ("gaussian", "diagonal", "known_covariance"))],
+)
+def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str, refinement: Any) -> None:
     x = np.round(stream.nine(900, seed=1)[0])
-    settings = stream.settings(n_features=2, family=family, warmup_points=300)
+    settings = stream.settings(n_features=2, family=family, warmup_points=300, refinement=refinement)
     whole = stream.feed(settings, x).state
     assert whole.jitter.tolist() == pytest.approx([12**-0.5] * 2)
     single = [*range(20, 280, 20), *range(290, 310), *range(320, 900, 40)]  # rows around the end of the warm-up
@@ -116,12 +120,14 @@ def test_cuts_do_not_matter_with_it(stream: SimpleNamespace, family: str) -> Non
         assert to_bytes(stream.feed(settings, x, cut, through_bytes=True).state) == to_bytes(whole)
 
 
-def test_features_that_are_nearly_always_zero_do_not_rule(stream: SimpleNamespace) -> None:
+@pytest.mark.parametrize("refinement", [None, longer("auto")])
+def test_features_that_are_nearly_always_zero_do_not_rule(stream: SimpleNamespace, refinement: Any) -> None:
     """Nine Gaussians and three features that are zero 49 times in 50: the Gaussians are found all the same."""
     rng = np.random.default_rng(5)
     x, z = stream.nine(3_000, seed=2, spacing=6.0)
     rare = (rng.random((3_000, 3)) < 0.02) * rng.integers(1, 5, size=(3_000, 3))
-    run = stream.feed(stream.settings(n_features=5, family="diagonal"), np.column_stack([x, rare]))
+    settings = stream.settings(n_features=5, family="diagonal", refinement=refinement)
+    run = stream.feed(settings, np.column_stack([x, rare]))
     best = [np.bincount(run.labels[1_000:][z[1_000:] == k]) for k in range(9)]
     assert all(counts.max() > 0.7 * counts.sum() for counts in best)
     assert len({int(counts.argmax()) for counts in best}) == 9

@@ -67,12 +67,12 @@ SHORT = [(form, *RULES[place % 3]) for place, form in enumerate(FORMS)]
 def test_it_is_the_kernel_to_rounding_from_any_state(
     sva: SimpleNamespace, form: str, pair_rule: str, floor: float, limit: int
 ) -> None:
-    prior, x = case(sva, form, n=350)
+    prior, x = case(sva, form, n=220)
     rules = sva.rules(pair_rule, floor, max_components=limit, birth_threshold=0.5 if limit == 60 else 0.01)
-    agree(sva.drive(prior, rules, x[:200], engine=reference_pass_inplace), sva.drive(prior, rules, x[:200]))
-    begun = [sva.drive(prior, rules, x[:200]).components for _ in range(2)]
+    agree(sva.drive(prior, rules, x[:120], engine=reference_pass_inplace), sva.drive(prior, rules, x[:120]))
+    begun = [sva.drive(prior, rules, x[:120]).components for _ in range(2)]
     plain, kernel = (
-        sva.drive(prior, rules, x[200:], start=start, seen=200, rows=limit + 1, engine=engine)
+        sva.drive(prior, rules, x[120:], start=start, seen=120, rows=limit + 1, engine=engine)
         for start, engine in zip(begun, (reference_pass_inplace, one_pass_inplace), strict=True)
     )
     agree(plain, kernel)

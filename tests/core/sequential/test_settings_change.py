@@ -1,17 +1,22 @@
 """Settings that change in mid-stream."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.short_form import longer
 from shoal.errors import SettingError
 from shoal.mixture import to_bytes
 from shoal.sequential import apply_settings_inplace
 
+SEARCHED = pytest.mark.parametrize("refinement", [None, longer("auto")])
 
-def test_a_change_holds_from_its_offset_on_whatever_the_cuts(stream: SimpleNamespace) -> None:
+
+@SEARCHED
+def test_a_change_holds_from_its_offset_on_whatever_the_cuts(stream: SimpleNamespace, refinement: Any) -> None:
     x, _ = stream.nine(1_200, seed=1)
-    settings = stream.settings(n_features=2, warmup_points=300)
+    settings = stream.settings(n_features=2, warmup_points=300, refinement=refinement)
     changed = settings.with_changes(
         half_life=500.0, concentration=3.0, birth_threshold=0.2, check_schedule="paper", max_components=30
     )
@@ -24,9 +29,10 @@ def test_a_change_holds_from_its_offset_on_whatever_the_cuts(stream: SimpleNames
     assert len(set(ends)) == 1
 
 
-def test_a_change_in_the_warm_up_holds_for_its_fits(stream: SimpleNamespace) -> None:
+@SEARCHED
+def test_a_change_in_the_warm_up_holds_for_its_fits(stream: SimpleNamespace, refinement: Any) -> None:
     x, _ = stream.nine(300, seed=1)
-    settings = stream.settings(n_features=2, warmup_points=300)
+    settings = stream.settings(n_features=2, warmup_points=300, refinement=refinement)
     state = stream.feed(settings, x[:100]).state
     state, _ = apply_settings_inplace(state, settings.with_changes(concentration=3.0))
     late = stream.feed(state, x[100:]).state

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.short_form import longer
 from shoal.families import KnownCovariance
 from shoal.mixture import StreamSettings, snapshot_of, successors_of, to_bytes
 from shoal.sequential import assimilate_inplace, initial_state
 from shoal.sequential.warmup import best_rows
+
+SEARCHED = pytest.mark.parametrize("refinement", [None, longer("auto")])
+"""Whether fits are searched for divisions, which takes several times as long as all else."""
 
 
 def test_it_answers_from_the_first_point_on(stream: SimpleNamespace, family: str) -> None:
@@ -28,7 +32,7 @@ def test_it_answers_from_the_first_point_on(stream: SimpleNamespace, family: str
 
 def test_it_ends_at_its_last_row_and_freezes(stream: SimpleNamespace) -> None:
     x, _ = stream.nine(1_500)
-    settings = stream.settings(n_features=2)
+    settings = stream.settings(n_features=2, refinement=None)
     before = stream.feed(settings, x[:999]).state
     assert before.status == "warming_up"
     at_end = stream.feed(before, x[999:1_000]).state
@@ -40,9 +44,10 @@ def test_it_ends_at_its_last_row_and_freezes(stream: SimpleNamespace) -> None:
     assert (after.prior, after.location.tolist(), after.scale.tolist()) == frozen
 
 
-def test_a_read_between_changes_nothing(stream: SimpleNamespace) -> None:
+@SEARCHED
+def test_a_read_between_changes_nothing(stream: SimpleNamespace, refinement: Any) -> None:
     x, _ = stream.nine(400)
-    settings = stream.settings(n_features=2, warmup_points=300)
+    settings = stream.settings(n_features=2, warmup_points=300, refinement=refinement)
     state: Any = settings
     for start in range(0, 400, 50):
         state = stream.feed(state, x[start : start + 50]).state
@@ -53,7 +58,7 @@ def test_a_read_between_changes_nothing(stream: SimpleNamespace) -> None:
 def test_at_its_end_the_buffer_is_learnt_in_order_under_the_final_prior(stream: SimpleNamespace) -> None:
     """But for ids, the state is that of a stream that was given the prior, on standardised rows."""
     x, _ = stream.nine(400, seed=2)
-    warm = stream.feed(stream.settings(n_features=2, warmup_points=400), x).state
+    warm = stream.feed(stream.settings(n_features=2, warmup_points=400, refinement=None), x).state
     z = (x - warm.location) / warm.scale
     given = stream.feed(stream.settings(n_features=2, prior=warm.prior), z).state
     n = given.n_components
@@ -75,8 +80,9 @@ def test_ids_outlive_refits(stream: SimpleNamespace, family: str) -> None:
         assert np.array_equal(snapshot_of(state).predict(centres).component, early), stop
 
 
-def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(270, seed=9, spacing=2.5)
+@pytest.mark.parametrize("n", [140, longer(270)])
+def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespace, n: int) -> None:
+    x, _ = stream.nine(n, seed=9, spacing=2.5)
     state: Any = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0)
     given: set[int] = set()
     gone: set[int] = set()
@@ -92,20 +98,21 @@ def test_ids_are_never_reused_and_the_vanished_have_heirs(stream: SimpleNamespac
 
 
 def test_a_refit_tells_what_became_of_whom(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(600, seed=9, spacing=2.5)
-    settings = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0, warmup_points=400)
+    x, _ = stream.nine(300, seed=9, spacing=2.5)
+    settings = stream.settings(n_features=2, birth_threshold=0.05, concentration=5.0, warmup_points=200)
     refined = [event for event in stream.feed(settings, x).events if event.kind == "refined"]
     assert refined
     for event in refined:
-        assert event.offset in (2, 4, 8, 16, 32, 64, 128, 256, 400)
+        assert event.offset in (2, 4, 8, 16, 32, 64, 128, 200)
         assert set(event.parents) != set(event.children)
         assert event.parents
         assert event.children
 
 
-def test_labels_of_a_warm_up_call_are_live_and_those_of_predict(stream: SimpleNamespace) -> None:
+@SEARCHED
+def test_labels_of_a_warm_up_call_are_live_and_those_of_predict(stream: SimpleNamespace, refinement: Any) -> None:
     x, _ = stream.nine(1_000, seed=5)
-    run = stream.feed(stream.settings(n_features=2), x)
+    run = stream.feed(stream.settings(n_features=2, refinement=refinement), x)
     assert np.array_equal(run.labels, snapshot_of(run.state).predict(x).component)
 
 

@@ -49,7 +49,7 @@ FORMS = ("gaussian", "student", "diagonal", "spherical", "shared")
     ),
 )
 def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
-    prior, x, rules = sva.prior(form, 4), sva.clusters(700, 4, seed=2), sva.rules(pair_rule, floor)
+    prior, x, rules = sva.prior(form, 4), sva.clusters(350, 4, seed=2), sva.rules(pair_rule, floor)
     weights = spread_weights(len(x))
     expected, got = reference_pass(prior, rules, x, weights), sva.drive(prior, rules, x, engine=weighted(weights))
     np.testing.assert_array_equal(got.labels, expected.labels)
@@ -64,16 +64,16 @@ def test_kernel_equals_the_reference(sva, form, pair_rule, floor):
 @pytest.mark.parametrize("family", short_form(COUNTS, ("multinomial", "bernoulli")))
 def test_kernel_equals_the_reference_for_counts(sva, family):
     kind, rng = FAMILIES[family], np.random.default_rng(5)
-    rates = rng.gamma(0.3, 3.0, (5, 12))[rng.integers(5, size=600)]
+    rates = rng.gamma(0.3, 3.0, (5, 12))[rng.integers(5, size=300)]
     x = kind.domain.convert(
         (rng.random(rates.shape) < rates / 4).astype(float)
         if family == "bernoulli"
         else rng.poisson(rates).astype(float)
     )
-    prior, rules, weights = kind.weak(12), sva.rules(), spread_weights(600)
+    prior, rules, weights = kind.weak(12), sva.rules(), spread_weights(300)
     found = []
     for engine in (one_pass_inplace, reference_pass_inplace):
-        components, labels, log_density = new_components(prior, 61, "entropy"), np.zeros(600, np.int64), np.zeros(600)
+        components, labels, log_density = new_components(prior, 61, "entropy"), np.zeros(300, np.int64), np.zeros(300)
         result = engine(prior, rules, components, 0, 0, Piece(x, labels, log_density, weights=weights))
         found.append((result.n_components, labels, log_density, components.stats, components.pairs))
     (k, labels, log_density, stats, pairs), twin = found
@@ -86,7 +86,7 @@ def test_kernel_equals_the_reference_for_counts(sva, family):
 
 
 def test_statistics_are_the_sums_over_points_of_responsibility_times_weight(sva, form):
-    prior, x, rules = sva.prior(form, 3), sva.clusters(400, 3, seed=11), sva.rules()
+    prior, x, rules = sva.prior(form, 3), sva.clusters(200, 3, seed=11), sva.rules()
     weights = spread_weights(len(x))
     resp = reference_pass(prior, rules, x, weights).resp
     np.testing.assert_allclose(resp.sum(axis=1), 1.0, rtol=1e-12)
@@ -159,19 +159,26 @@ def _unbounded(weights):
 
 
 @pytest.mark.parametrize(
-    ("family", "half_life"),
+    ("family", "half_life", "refinement"),
     short_form(
-        [(family, half_life) for family in ("gaussian", "bernoulli") for half_life in (None, 500.0)],
-        [("gaussian", 500.0)],
+        [
+            (family, half_life, refinement)
+            for family in ("gaussian", "bernoulli")
+            for half_life in (None, 500.0)
+            for refinement in (None, "auto")
+        ],
+        [("gaussian", 500.0, None)],
     ),
 )
-def test_a_stream_is_the_same_wherever_it_is_cut_and_saved(sva, family, half_life):
+def test_a_stream_is_the_same_wherever_it_is_cut_and_saved(sva, family, half_life, refinement):
     rng = np.random.default_rng(3)
     n = 700
     x = sva.clusters(n, 6, seed=4, spread=3.0)
     x = (x > 0).astype(float) if family == "bernoulli" else x
     weights = np.where(rng.random(n) < 0.5, 1.0, spread_weights(n))
-    settings = StreamSettings(n_features=6, family=family, half_life=half_life, warmup_points=300)
+    settings = StreamSettings(
+        n_features=6, family=family, half_life=half_life, warmup_points=300, refinement=refinement
+    )
     states = []
     for cuts in ([0, n], [0, 7, 150, 299, 300, 301, 555, n]):
         state = initial_state(settings)
