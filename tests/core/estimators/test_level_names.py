@@ -35,7 +35,7 @@ def frame(rows):
 
 
 def model(family):
-    return StreamingDPMixture(family, warmup_points=60)
+    return StreamingDPMixture(family, warmup_points=60, refinement=None)
 
 
 def test_texts_are_level_numbers_in_the_order_in_which_they_come(rows, frame):
@@ -82,7 +82,10 @@ def test_texts_without_a_family_of_categories_are_refused_with_what_to_do(frame,
 def test_the_names_of_levels_have_their_share_of_the_memory_however_they_come():
     texts = [f"host-{'x' * (i % 90)}-{i}" for i in range(300)]
     frame = pd.DataFrame({"cpu": np.arange(300.0), "host": texts})
-    family, limits = {"cpu": "gaussian", "host": "categorical"}, {"max_state_bytes": 1 << 19, "warmup_points": 60}
+    family, limits = (
+        {"cpu": "gaussian", "host": "categorical"},
+        {"max_state_bytes": 1 << 19, "warmup_points": 60, "refinement": None},
+    )
     whole = StreamingDPMixture(family, **limits).fit(frame)
     kept = whole.level_names_["host"]
     assert 100 < len(kept) < 250

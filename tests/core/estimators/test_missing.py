@@ -32,7 +32,7 @@ def test_a_missing_value_is_refused_unless_asked_for() -> None:
 
 
 def test_holes_are_learnt_refined_saved_and_predicted() -> None:
-    model = clone(StreamingDPMixture("gaussian", missing="marginal", warmup_points=300, window=1_000)).fit(HOLED)
+    model = clone(StreamingDPMixture("gaussian", missing="marginal", warmup_points=300, window=1_000)).fit(HOLED[:900])
     assert model._fitted.state.schedule.refined_at > 0
     assert len(model.component_ids_) == 3
     report = model.refine()

@@ -102,12 +102,12 @@ def test_where_it_cannot_it_says_so(rows: tuple[np.ndarray, np.ndarray]) -> None
     with pytest.raises(NotFittedError):
         StreamingDPMixture().refine()
     for way, words in (({"window": 0}, "keeps no window"), ({"method": "sva"}, "'sva'"), ({}, "warming up")):
-        model = StreamingDPMixture(**way).fit(x[:800])
+        model = StreamingDPMixture(**way).fit(x[:150])
         before = _bytes(model)
         with pytest.raises(RefinementError, match=words):
             model.refine()
         assert _bytes(model) == before
-    model = StreamingDPMixture().fit(x[:1_500])
+    model = StreamingDPMixture(warmup_points=100).fit(x[:150])
     before = _bytes(model)
     with pytest.raises(SettingError, match="method"):
         model.refine("gibbs")
@@ -117,7 +117,7 @@ def test_where_it_cannot_it_says_so(rows: tuple[np.ndarray, np.ndarray]) -> None
 
 
 def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    x = rows[0][:1_100]
+    x = rows[0][:450]
 
     def model_of(state: Any) -> StreamingDPMixture:
         return StreamingDPMixture(random_state=state, warmup_points=200)
@@ -125,9 +125,9 @@ def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
     plain = _bytes(StreamingDPMixture(warmup_points=200).fit(x))
     assert _bytes(model_of(0).fit(x)) == plain
     assert model_of(5).fit(x[:50])._fitted.state.settings.seed == 5
-    model = model_of(np.random.RandomState(3)).fit(x[:600])
+    model = model_of(np.random.RandomState(3)).fit(x[:300])
     seed = model._fitted.state.settings.seed
-    assert model.partial_fit(x[600:])._fitted.state.settings.seed == seed > 0
+    assert model.partial_fit(x[300:])._fitted.state.settings.seed == seed > 0
     again = model_of(np.random.RandomState(3)).fit(x)
     assert _bytes(again) == _bytes(model)
     file = io.BytesIO()

@@ -49,11 +49,11 @@ def test_room_that_no_row_has_come_to_takes_no_memory() -> None:
 
 
 def test_beyond_what_is_set_aside_it_doubles() -> None:
-    window = RowWindow(1 << 16, 1_000, 1 << 30)
-    for i in range(200):
-        window.append(np.full((1, 1 << 16), float(i)))
-    assert len(window._ring) == 256
-    np.testing.assert_array_equal(window.rows()[:, 0], np.arange(200.0))
+    window = RowWindow(1 << 18, 1_000, 1 << 32)
+    for i in range(40):
+        window.append(np.full((1, 1 << 18), float(i)))
+    assert len(window._ring) == 64
+    np.testing.assert_array_equal(window.rows()[:, 0], np.arange(40.0))
 
 
 def test_bytes_bound_it_too() -> None:

@@ -295,7 +295,7 @@ def test_log_marginal_by_quadrature_over_the_parameter(index: int) -> None:
     """D = 1: prior times likelihood summed over a grid of means (and of log variances), in SciPy's densities."""
     family: Any = families(1)[index]
     stats, x, resp = some_posterior(family, 1, n=6)
-    means, logs = np.linspace(-25, 25, 3001), np.linspace(-6, 9, 801)
+    means, logs = np.linspace(-25, 25, 1501), np.linspace(-6, 9, 401)
     if isinstance(family, KnownCovariance):
         deviations, log_prior = np.sqrt(family.covariance.reshape(1, 1)), 0.0
         width, volume = np.sqrt(family.prior_covariance.reshape(1, 1)), means[1] - means[0]

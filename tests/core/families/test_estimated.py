@@ -96,14 +96,14 @@ def test_the_natural_gradient_of_proportions_undoes_the_fisher_information(case)
         information = jacobian @ np.diag(900.0 * polygamma(1, 30.0 * theta)) @ jacobian
         gradient = family.log_likelihood_gradient(row[None], x[0])[0]
         assert_allclose(information @ family.direction(row, gradient), gradient, rtol=1e-8, atol=1e-8)
-        drawn = np.random.default_rng(3).dirichlet(30.0 * theta, 5_000)
+        drawn = np.random.default_rng(3).dirichlet(30.0 * theta, 2_000)
         gradients = np.array(
             [family.log_likelihood_gradient(row[None], np.maximum(point, 1e-12))[0] for point in drawn]
         )
         along = gradients @ np.arange(D)  # its variance is the information along that direction
         spread = (along - along.mean()) ** 2
         due = np.arange(D) @ information @ np.arange(D)
-        assert abs(spread.mean() - due) < 5.0 * spread.std() / np.sqrt(5_000.0) + 1e-3 * due
+        assert abs(spread.mean() - due) < 5.0 * spread.std() / np.sqrt(2_000.0) + 1e-3 * due
 
 
 # The integral of a new component
@@ -124,6 +124,10 @@ def test_a_new_component_of_two_proportions_by_quadrature(precision, counts):
 
 def test_a_new_component_of_three_proportions_by_quadrature():
     family = DirichletByGradient(12.0, [0.8, 1.5, 1.0])
+    log_beta = gammaln(family.pseudo_counts.sum()) - gammaln(family.pseudo_counts).sum()
+    thirds = np.full(3, 1.0 / 3.0)
+    density = log_beta + (family.pseudo_counts - 1.0) @ np.log(thirds)
+    assert density == pytest.approx(sps.dirichlet.logpdf(thirds, family.pseudo_counts))
     for x in ([0.2, 0.3, 0.5], [0.01, 0.04, 0.95]):
         log_x = np.log(x)
 
@@ -131,7 +135,7 @@ def test_a_new_component_of_three_proportions_by_quadrature():
             theta = np.array([a, b, max(1.0 - a - b, 1e-300)])
             alpha = 12.0 * theta
             likelihood = gammaln(12.0) - gammaln(alpha).sum() + (alpha - 1.0) @ log_x
-            return np.exp(likelihood + sps.dirichlet.logpdf(theta / theta.sum(), family.pseudo_counts))
+            return np.exp(likelihood + log_beta + (family.pseudo_counts - 1.0) @ np.log(theta))
 
         value, _ = dblquad(integrand, 1e-9, 1.0 - 1e-9, 1e-9, lambda a: 1.0 - a - 1e-9, epsabs=1e-3, epsrel=1e-4)
         assert_allclose(family.log_new(np.array([x])), np.log(value), atol=0.01)

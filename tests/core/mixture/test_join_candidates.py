@@ -11,6 +11,7 @@ from scipy.special import gammaln
 import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
 from harness.compiled import from_python
+from harness.short_form import longer
 from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_candidates import join_ceiling
@@ -66,9 +67,10 @@ def test_no_join_gains_more_than_the_ceiling(family_name: str, seed: int, make_s
         assert join_ceiling(state, np.zeros(k, dtype=bool), -np.inf) == -np.inf
 
 
-def test_the_label_ceiling_and_the_log_gamma_ceiling_are_none_too_low() -> None:
+@pytest.mark.parametrize("largest", [12, longer(40)])
+def test_the_label_ceiling_and_the_log_gamma_ceiling_are_none_too_low(largest: int) -> None:
     rng = np.random.default_rng(0)
-    for n in (2, 3, 7, 40):
+    for n in (2, 3, 7, largest):
         for concentration in (1e-3, 1.0, 50.0):
             mass = 10.0 ** rng.uniform(-3.0, 5.0, size=n)
             masses = _masses(mass, n, concentration)

@@ -28,19 +28,19 @@ def ulps(got, expected):
 
 def test_log_positive():
     rng = np.random.default_rng(0)
-    x = np.concatenate([np.exp(rng.uniform(-700, 700, 100_000)), 1 + rng.uniform(-1e-3, 1e-3, 10_000)])
+    x = np.concatenate([np.exp(rng.uniform(-700, 700, 20_000)), 1 + rng.uniform(-1e-3, 1e-3, 10_000)])
     x = np.concatenate([x, [np.finfo(float).tiny, np.finfo(float).max, 0.5, 2.0]])
     assert ulps(each(log_positive, x), np.log(x)) <= 2
     assert each(log_positive, np.array([1.0, np.inf])).tolist() == [0.0, pytest.approx(709.78, rel=1e-4)]
 
 
 def test_log_one_plus():
-    u = np.concatenate([np.exp(np.random.default_rng(1).uniform(-300, 300, 100_000)), [0.0, 1e-17, 1e300]])
+    u = np.concatenate([np.exp(np.random.default_rng(1).uniform(-300, 300, 20_000)), [0.0, 1e-17, 1e300]])
     np.testing.assert_allclose(each(log_one_plus, u), np.log1p(u), rtol=1e-15)
 
 
 def test_exp_negative():
-    x = -np.exp(np.random.default_rng(2).uniform(-30, np.log(706), 100_000))
+    x = -np.exp(np.random.default_rng(2).uniform(-30, np.log(706), 20_000))
     assert ulps(each(exp_negative, x), np.exp(x)) <= 2
     assert each(exp_negative, np.zeros(1))[0] == 1.0
     floor = each(exp_negative, np.array([-708.0, -1e5, -1e300, -np.inf]))
