@@ -198,14 +198,17 @@ def test_constant_first_rows_of_real_columns_do_not_spoil_the_scale(constant):
     assert adjusted_rand_score(kind[500:], model.predict(x[500:])) > 0.8
 
 
-@pytest.mark.parametrize("other", ["diagonal", longer("poisson")])
-def test_refinement_states_the_statistics_of_blocks_under_their_new_prior(other):
+@pytest.mark.parametrize(
+    ("other", "n", "warmup"), [("diagonal", 220, 50), longer("diagonal", 600, 200), longer("poisson", 600, 200)]
+)
+def test_refinement_states_the_statistics_of_blocks_under_their_new_prior(other, n, warmup):
     """Scatters in units of a known covariance kept the old unit, so that each refinement took it for smaller."""
     rng = np.random.default_rng(0)
-    kind = rng.integers(4, size=600)
-    known = 8.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[kind] + rng.normal(size=(600, 2))
-    rest = rng.poisson(np.array([5, 50])[kind // 2]) + (0.0 if other == "poisson" else rng.normal(size=600))
-    model = StreamingDPMixture({"0-1": "known_covariance", "2": other}, warmup_points=200)
+    kind = rng.integers(4, size=n)
+    known = 8.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[kind] + rng.normal(size=(n, 2))
+    rest = rng.poisson(np.array([5, 50])[kind // 2]) + (0.0 if other == "poisson" else rng.normal(size=n))
+    model = StreamingDPMixture({"0-1": "known_covariance", "2": other}, warmup_points=warmup)
     model.fit(np.column_stack([known, rest]))
+    assert model._fitted.state.schedule.adopted == 2
     assert adjusted_rand_score(kind, model.predict(np.column_stack([known, rest]))) > 0.95
     assert len(model.component_ids_) <= 8

@@ -9,6 +9,7 @@ from scipy.linalg import null_space
 from scipy.stats import invwishart, multivariate_normal, multivariate_t, ortho_group
 from sklearn.metrics import adjusted_rand_score
 
+from harness.short_form import longer
 from shoal import DPMixture, StreamingDPMixture
 from shoal.errors import SettingError
 from shoal.families import SubspaceGaussian
@@ -308,12 +309,14 @@ def test_stream_follows_clusters_that_come_later_into_new_directions() -> None:
     assert adjusted_rand_score(z, model.predict(x)) > 0.99
 
 
-def test_stream_asks_for_a_refinement_and_for_directions_when_its_subspace_lags_behind() -> None:
-    """Fifty clusters of which 46 begin at row 1,311. By rows alone, refinements at 1,000 and 2,000 find 44 of them."""
-    x, z = unit_vectors(4_000, 128, 50, 16)
-    order = np.argsort(z >= 4, kind="stable")[-3_500:]
+@pytest.mark.parametrize(("n", "n_rows"), [(3_000, 2_500), longer(4_000, 3_500)])
+def test_stream_asks_for_a_refinement_and_for_directions_when_its_subspace_lags_behind(n: int, n_rows: int) -> None:
+    """Fifty clusters of which 46 begin at row 874, or at row 1,311. By rows alone, refinements at 1,000 and 2,000 find
+    44 of them."""
+    x, z = unit_vectors(n, 128, 50, 16)
+    order = np.argsort(z >= 4, kind="stable")[-n_rows:]
     model, refined = StreamingDPMixture("subspace"), []
-    for start in range(0, 3_500, 250):
+    for start in range(0, n_rows, 250):
         model.partial_fit(x[order[start : start + 250]])
         refined.append(model._fitted.state.schedule.refined_at)
     assert {1_000, 1_500} <= set(refined)
