@@ -13,6 +13,7 @@ import structlog
 from fastapi import FastAPI
 
 from harness.ports import free_port
+from harness.running_service import RunningService
 from harness.waiting import LONGEST_WAIT_S
 from shoal.errors import SettingError
 from shoal_service.access import AccessControl, Grant, Scope
@@ -166,36 +167,31 @@ def test_a_real_process_says_where_it_listens_serves_and_ends_with_0(tmp_path: P
         process.communicate()
 
 
-def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_path: Path, port: int) -> None:
-    settings = environment(port=port, data_dir=tmp_path / "data", shutdown_s=60)
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def test_a_body_that_is_half_received_delays_no_end_and_leaves_no_traceback(tmp_path: Path) -> None:
+    service = RunningService(tmp_path / "data", {"shutdown_s": 60})
+    service.start()
     try:
-        assert process.stdout is not None
-        process.stdout.readline()
         assert (
-            httpx.post(
-                f"http://127.0.0.1:{port}/ingest", json={"points": [[0.0, 1.0]]}, timeout=LONGEST_WAIT_S
-            ).status_code
+            httpx.post(f"{service.url}/ingest", json={"points": [[0.0, 1.0]]}, timeout=LONGEST_WAIT_S).status_code
             == 202
         )
-        with socket.create_connection(("127.0.0.1", port)) as connection:
+        with socket.create_connection(("127.0.0.1", service.port)) as connection:
             connection.sendall(HALF_A_REQUEST)
-            has_read(port)
-            process.send_signal(signal.SIGTERM)
+            has_read(service.port)
+            assert service.process is not None
+            service.process.send_signal(signal.SIGTERM)
             connection.settimeout(LONGEST_WAIT_S)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
-        _, errors = process.communicate(timeout=LONGEST_WAIT_S)
+        code, said = service.terminate(), service.log.read_text()
         assert answer.startswith(b"HTTP/1.1 503 "), answer
         assert b"/problems/not-ready" in answer
-        assert process.returncode == 0, errors
-        assert "Traceback" not in errors
-        (stopped,) = [line for line in map(json.loads, errors.splitlines()) if line["event"] == "service_stopped"]
+        assert code == 0, said
+        assert "Traceback" not in said
+        events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        (stopped,) = [line for line in events if line["event"] == "service_stopped"]
         assert stopped["drained"] is True
     finally:
-        process.kill()
-        process.communicate()
+        service.kill()
 
 
 HALF_A_REQUEST = (
@@ -218,12 +214,14 @@ def has_read(port: int) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=LONGEST_WAIT_S).status_code == 200
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, port: int) -> None:
-    with socket.create_server(("127.0.0.1", port)):
-        settings = environment(port=port, data_dir=tmp_path / "data")
-        found = subprocess.run([sys.executable, "-c", SERVE], env=settings, capture_output=True, text=True, timeout=120)
-    assert found.returncode == 6
-    said = found.stderr.strip().splitlines()[-1]
-    assert said.startswith("error: cannot listen on 127.0.0.1")
-    assert said.count("127.0.0.1") == 1
-    assert "Traceback" not in found.stderr
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+    service = RunningService(tmp_path / "data")
+    with socket.create_server(("127.0.0.1", service.port)):
+        service.launch()
+        assert service.process is not None
+        assert service.process.wait(LONGEST_WAIT_S) == 6
+    said = service.log.read_text()
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("error: cannot listen on 127.0.0.1")
+    assert last.count("127.0.0.1") == 1
+    assert "Traceback" not in said

@@ -1,17 +1,19 @@
 """TLS with a certificate of its own: what is refused before the service listens, and what a real server speaks."""
 
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from harness.ports import free_port
+from harness.server_log import listening_at
+from harness.shoal_command import started
 from harness.waiting import LONGEST_WAIT_S
 from shoal.errors import SettingError
 from shoal_service.app import serve
@@ -66,37 +68,17 @@ def test_files_that_do_not_fit_are_refused_before_anything_is_created(pair: Pair
 
 
 @pytest.fixture
-def served(pair: Pair, tmp_path: Path, process_environment: Callable[..., dict[str, str]]) -> Iterator[str]:
-    files = ["--tls-cert", pair[0], "--tls-key", pair[1]]
-    command = [sys.executable, "-c", "from shoal_service.cli import main; main()", "serve", "--port", "0", *files]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*map(str, command), "--data", str(tmp_path / "data")],
-            env=process_environment(),
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    assert process.stdout is not None
+def served(pair: Pair, tmp_path: Path) -> Iterator[str]:
+    files = ["--tls-cert", str(pair[0]), "--tls-key", str(pair[1])]
+    process = started(["serve", "--port", "0", *files, "--data", str(tmp_path / "data")], tmp_path / "log")
     try:
-        line = process.stdout.readline().decode()
-        assert line.startswith("shoal listens on https://127.0.0.1:"), (tmp_path / "log").read_text()
-        yield line.split()[3]
+        address = listening_at(tmp_path / "log")
+        assert address.startswith("https://127.0.0.1:")
+        yield address
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONGEST_WAIT_S) == 0
     finally:
-        process.terminate()
-        process.communicate(timeout=LONGEST_WAIT_S)
-
-
-@pytest.fixture
-def process_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
-    import os
-
-    def environment() -> dict[str, str]:
-        paths = os.pathsep.join(path for path in sys.path if path)
-        return {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")} | {
-            "PYTHONPATH": paths
-        }
-
-    return environment
+        process.kill()
 
 
 @pytest.mark.system

@@ -3,8 +3,8 @@
 import json
 import os
 import re
+import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from harness.server_log import listening_at
+from harness.shoal_command import started
+from harness.waiting import LONGEST_WAIT_S, eventually
 from harness.web import WEB
 from shoal_service.access import AccessControl
 from shoal_service.client import AccessError, Client
@@ -120,18 +123,15 @@ def served(process_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> It
     made = subprocess.run(create, env=environment(), capture_output=True, text=True, timeout=120, check=True)
     assert SECRET.fullmatch(made.stdout)
     assert made.stderr == ""
-    with (folder / "log").open("wb") as log:
-        serve = command("serve", "--port", 0, "--data", folder / "data")
-        with subprocess.Popen(serve, env=environment(), stdout=subprocess.PIPE, stderr=log) as process:
-            assert process.stdout is not None
-            address = process.stdout.readline().decode().split()[3]
-            until = time.monotonic() + 120.0
-            while WEB.get(f"{address}/readyz").status_code != 200:
-                assert time.monotonic() < until
-                time.sleep(0.05)
-            yield address, made.stdout.strip(), folder / "log"
-            process.terminate()
-            process.wait(120)
+    process = started(["serve", "--port", "0", "--data", str(folder / "data")], folder / "log")
+    try:
+        address = listening_at(folder / "log")
+        eventually(lambda: WEB.get(f"{address}/readyz").status_code == 200)
+        yield address, made.stdout.strip(), folder / "log"
+        process.send_signal(signal.SIGTERM)
+        process.wait(LONGEST_WAIT_S)
+    finally:
+        process.kill()
 
 
 def status(address: str, key: str) -> int:

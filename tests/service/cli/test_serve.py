@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,15 +10,16 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from harness.preforked import Preforked
+from harness.server_log import listening_at
 from harness.shoal_command import started
-from harness.waiting import LONGEST_WAIT_S
+from harness.waiting import LONGEST_WAIT_S, eventually
 from shoal_service.client import Client
 
 pytestmark = pytest.mark.system
 
 Shoal = Callable[..., Result]
-Served = tuple[str, "subprocess.Popen[bytes]"]
-Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
+Served = tuple[str, Preforked | subprocess.Popen[bytes]]
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(1500, 2)) * 0.3 + np.where(np.arange(1500) % 3 == 0, -4.0, 4.0)[:, None]
@@ -38,23 +38,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(process_parts: Parts, data: Path) -> Iterator[Served]:
+def served(data: Path) -> Iterator[Served]:
     """A service on a free port: (address, process), ready. Ended by the last test."""
-    command, environment = process_parts
-    arguments = command("serve", "--port", 0, "--data", data)
-    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline().decode()
-        assert line.startswith("shoal listens on http://127.0.0.1:"), line
-        address = line.split()[3]
-        deadline = time.monotonic() + 120.0  # kernels may have to be compiled
+    log = data.with_suffix(".log")
+    process = started(["serve", "--port", "0", "--data", str(data)], log)
+    try:
+        address = listening_at(log)
+        assert address.startswith("http://127.0.0.1:")
         with Client(address) as client:
-            while not client.health().ready:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(lambda: client.health().ready)  # kernels may have to be compiled
         yield address, process
-        if process.poll() is None:
-            process.kill()
+    finally:
+        process.kill()
 
 
 def test_points_in_components_out(served: Served, shoal: Shoal, points: Path, tmp_path: Path) -> None:
