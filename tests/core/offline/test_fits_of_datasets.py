@@ -34,6 +34,13 @@ def grid(n: int, seed: int = 0) -> np.ndarray:
     return 5.0 * np.stack([z % 3, z // 3], axis=1) + rng.normal(size=(n, 2))
 
 
+def few_clusters(n: int, seed: int = 0) -> np.ndarray:
+    """n points of three unit Gaussians, whose fit takes a third of the time."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(3, size=n)
+    return 5.0 * np.stack([z, z // 2], axis=1) + rng.normal(size=(n, 2))
+
+
 def saved(folder: Path, x: np.ndarray, n_files: int) -> Path:
     """The rows in as many files, of unequal sizes."""
     ends = np.linspace(0.0, 1.0, n_files + 1)[1:-1] ** 1.3 * len(x)
@@ -52,6 +59,22 @@ def fit_in_memory() -> DPMixture:
     return fitted(grid(2000), method="vdp")
 
 
+@pytest.fixture(scope="module")
+def few_on_disk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DPMixture]:
+    """A folder of `few_clusters(300)` in three files, and the fit of it: both to be read only."""
+    source = saved(tmp_path_factory.mktemp("few"), few_clusters(300), 3)
+    return source, fitted(source)
+
+
+@pytest.fixture(scope="module")
+def of_columns(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DPMixture]:
+    """A file of `few_clusters(300)` with columns a and b, and the fit of it: both to be read only."""
+    x = few_clusters(300)
+    source = tmp_path_factory.mktemp("columns") / "x.parquet"
+    parquet.write_table(pa.table({"a": x[:, 0], "b": x[:, 1]}), source)
+    return source, fitted(source)
+
+
 @pytest.mark.parametrize("method", ["vdp", "fast-vdp"])
 def test_bound_is_that_of_a_fit_in_memory(tmp_path: Path, method: str) -> None:
     """Both find the nine. They end within the tolerance of a fit, a hundred-thousandth nat a point, of one bound."""
@@ -67,7 +90,7 @@ def test_bound_is_that_of_a_fit_in_memory(tmp_path: Path, method: str) -> None:
 
 def test_bound_is_that_of_the_responsibilities_of_its_components(tmp_path: Path) -> None:
     """Responsibilities by SciPy from the reported statistics, and the bound of these in closed form."""
-    x = grid(2000, seed=1)
+    x = few_clusters(1000, seed=1)
     model = fitted(saved(tmp_path, x, 4))
     stats = model._fitted.fit.stats
     behind = np.append(np.cumsum(stats.mass[::-1])[::-1][1:], 0.0)
@@ -81,7 +104,7 @@ def test_bound_is_that_of_the_responsibilities_of_its_components(tmp_path: Path)
 
 def test_sums_over_blocks_are_those_of_one_block(tmp_path: Path) -> None:
     """And those of each leaf's points, taken one by one down the planes."""
-    x = grid(1500, seed=2)
+    x = few_clusters(1500, seed=2)
     model = fitted(x)
     planes = planes_of(x, 100.0, np.random.default_rng(0))
     task = CellTask(model._fitted.placed, planes, origin_for(FAMILY, x))
@@ -105,7 +128,7 @@ def test_sums_over_blocks_are_those_of_one_block(tmp_path: Path) -> None:
 
 
 def test_written_labels_are_those_of_predict_in_the_order_of_the_rows(tmp_path: Path) -> None:
-    x = grid(2500, seed=3)
+    x = few_clusters(1000, seed=3)
     source = saved(tmp_path, x, 3)
     model = DPMixture(random_state=0).fit(source)
     assert not hasattr(model, "labels_")
@@ -120,15 +143,14 @@ def test_written_labels_are_those_of_predict_in_the_order_of_the_rows(tmp_path: 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"part-{i:02d}.parquet" for i in range(3)]
 
 
-def test_predictions_read_the_columns_of_the_fit_by_name(tmp_path: Path) -> None:
-    x = grid(600, seed=3)
-    for name, columns in (
-        ("fit", {"a": x[:, 0], "b": x[:, 1]}),
-        ("new", {"id": ["?"] * 600, "b": x[:, 1], "a": x[:, 0]}),
-    ):
-        parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+def test_predictions_read_the_columns_of_the_fit_by_name(
+    tmp_path: Path, of_columns: tuple[Path, DPMixture]
+) -> None:
+    x = few_clusters(300)
+    new = {"id": ["?"] * 300, "b": x[:, 1], "a": x[:, 0]}
+    parquet.write_table(pa.table(new), tmp_path / "new.parquet")
     np.save(tmp_path / "plain.npy", x)
-    for model in (fitted(tmp_path / "fit.parquet"), fitted(pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}))):
+    for model in (of_columns[1], fitted(pd.DataFrame({"a": x[:, 0], "b": x[:, 1]}))):
         for source in ("new.parquet", "plain.npy"):
             (name,) = model.write_predictions(tmp_path / source, tmp_path / "out")
             densities = parquet.read_table(tmp_path / "out" / name)["log_density"]
@@ -143,7 +165,7 @@ def test_predictions_read_the_columns_of_the_fit_by_name(tmp_path: Path) -> None
 
 def test_names_of_columns_are_those_of_the_features(tmp_path: Path) -> None:
     """As of a data frame: families by column, and predictions of frames and files."""
-    x = grid(600, seed=3)
+    x = few_clusters(300, seed=3)
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1].round().clip(0)})
     frame.to_parquet(tmp_path / "x.parquet")
     model = DPMixture({"a": "gaussian", "b": "poisson"}, random_state=0).fit(tmp_path / "x.parquet")
@@ -156,9 +178,9 @@ def test_names_of_columns_are_those_of_the_features(tmp_path: Path) -> None:
     model.predict(x)
 
 
-def test_rows_that_are_no_points_get_no_labels(tmp_path: Path) -> None:
-    x = grid(300)
-    model = fitted(saved(tmp_path, x, 3))
+def test_rows_that_are_no_points_get_no_labels(tmp_path: Path, few_on_disk: tuple[Path, DPMixture]) -> None:
+    model = few_on_disk[1]
+    saved(tmp_path, few_clusters(300), 3)
     bad = np.load(tmp_path / "part-01.npy")
     bad[5, 1] = np.nan
     np.save(tmp_path / "part-01.npy", bad)
@@ -168,14 +190,16 @@ def test_rows_that_are_no_points_get_no_labels(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00.parquet"]
 
 
-def test_labels_of_a_pyarrow_data_set_are_written_into_the_folder(tmp_path: Path) -> None:
-    x = grid(300)
+def test_labels_of_a_pyarrow_data_set_are_written_into_the_folder(
+    tmp_path: Path, of_columns: tuple[Path, DPMixture]
+) -> None:
+    x = few_clusters(300)
     table = pa.table({"a": x[:, 0], "b": x[:, 1]})
     for name in ("in/k=1/x.parquet", "in/k=2/x.parquet"):
         (tmp_path / name).parent.mkdir(parents=True)
         parquet.write_table(table, tmp_path / name)
     before = (tmp_path / "in/k=1/x.parquet").read_bytes()
-    model = fitted(tmp_path / "in")
+    model = of_columns[1]
     files = arrow.dataset(tmp_path / "in")
     assert model.write_predictions(files, tmp_path / "out") == ["k=1/x.parquet", "k=2/x.parquet"]
     in_memory = arrow.dataset([table, table])
@@ -185,14 +209,14 @@ def test_labels_of_a_pyarrow_data_set_are_written_into_the_folder(tmp_path: Path
     assert parquet.read_table(tmp_path / "out/rows-1.parquet")["label"].equals(labels)
 
 
-def test_predictions_never_replace_the_rows(tmp_path: Path) -> None:
-    x = grid(300)
+def test_predictions_never_replace_the_rows(tmp_path: Path, of_columns: tuple[Path, DPMixture]) -> None:
+    x = few_clusters(300)
     folder = tmp_path / "rows"
     folder.mkdir()
     parquet.write_table(pa.table({"a": x[:, 0], "b": x[:, 1]}), folder / "x.parquet")
     before = (folder / "x.parquet").read_bytes()
     (tmp_path / "link").symlink_to(folder)
-    model = fitted(folder)
+    model = of_columns[1]
     for out in (folder, tmp_path / "link", tmp_path / "rows" / ".." / "rows"):
         with pytest.raises(InputError, match=r"would replace the rows in \S*x\.parquet; choose another folder"):
             model.write_predictions(folder, out)
@@ -202,7 +226,7 @@ def test_predictions_never_replace_the_rows(tmp_path: Path) -> None:
 
 
 def test_every_worker_killed_once_and_the_bits_are_those_of_this_process(tmp_path: Path) -> None:
-    source = saved(tmp_path, grid(1000, seed=4), 9)
+    source = saved(tmp_path, few_clusters(400, seed=4), 9)
     alone = DPMixture(random_state=0).fit(source)
     model = DPMixture(random_state=0, executor=KilledProcesses(2, after=14))
     killed = clone(model).fit(source)
@@ -213,7 +237,7 @@ def test_every_worker_killed_once_and_the_bits_are_those_of_this_process(tmp_pat
 
 def test_a_family_whose_statistics_need_the_points(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    x = rng.poisson(np.array([[2.0, 30.0, 9.0], [40.0, 1.0, 9.0]])[rng.integers(2, size=2000)]).astype(float)
+    x = rng.poisson(np.array([[2.0, 30.0, 9.0], [40.0, 1.0, 9.0]])[rng.integers(2, size=1000)]).astype(float)
     family = GammaPoisson([1.0, 1.0, 1.0], 0.1)
     on_disk, in_memory = fitted(saved(tmp_path, x, 3), family=family), fitted(x, family=family)
     assert len(on_disk.weights_) == 2
