@@ -73,7 +73,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "watched scale": ("diagonal", {"refinement": None}),
     "half-life in points": ("gaussian", {"half_life": 1_500.0, "max_archived": 5}),
     "half-life that is a time": ("diagonal", {"half_life": "3h", "max_archived": 5}),
-    "window by time": ("student", {"window_age": "3h", "window": 1_500, "warmup_points": 200}),
+    "window by time": ("student", {"window_age": "3h", "window": 1_500}),
     "no room": ("diagonal", {"max_components": 3}),
     "checks as in the paper": ("diagonal", {"check_schedule": "paper", "window": 0}),
     "point estimates": ("diagonal", {"method": "sva-pm"}),
@@ -101,7 +101,9 @@ SHORT = [
 @pytest.mark.parametrize(("stream", "partitions", "seeds"), short_form(CASES, SHORT))
 def test_any_groups_give_the_state_and_the_answers_of_batches_alone(stream: str, partitions: int, seeds: int) -> None:
     family, others = STREAMS[stream]
-    settings = StreamSettings(n_features=2, family=family, partitions=partitions, **others)
+    settings = StreamSettings(
+        **{"n_features": 2, "family": family, "partitions": partitions, "warmup_points": 200} | others
+    )
     long = stream.startswith("half-life") or stream == "no room"  # until they prune, and refuse enough births
     n = 9_000 if long else 4_000
     x, rng = drifting(n, 3), np.random.default_rng(4)
@@ -161,8 +163,8 @@ def test_batches_of_sparse_rows_are_learnt_together() -> None:
 
 
 def test_no_more_is_read_than_is_learnt() -> None:
-    settings = StreamSettings(n_features=2, partitions=2)
-    rows = [Batch(part) for part in np.array_split(drifting(5_000, 0), 50)]
+    settings = StreamSettings(n_features=2, partitions=2, warmup_points=200)
+    rows = [Batch(part) for part in np.array_split(drifting(3_000, 0), 30)]
     state, seen = initial_state(settings), 0
     waiting = iter(rows)
     while seen < len(rows):
