@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.simulation import Simulation
+from harness.simulation import STREAM, Simulation
+from shoal.mixture import StreamSettings
+from shoal.sequential import compile_kernels, initial_state
 from shoal_service.store import rules
 from shoal_service.store.sqlite import log
 from shoal_service.streams import load_engines
@@ -21,16 +23,14 @@ from shoal_service.streams.learner.keyed_records import KeyedRecords
 from shoal_service.streams.record_index import RecordWriter
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT, LONG = 24, 3000
+SHORT, LONG = 16, 3000
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
     """Compile once, or load, what all schedules use."""
     load_engines()
-    from shoal.sequential import warm_kernels
-
-    warm_kernels()
+    compile_kernels(initial_state(StreamSettings(**STREAM)))
 
 
 def run(seed: int) -> Simulation:

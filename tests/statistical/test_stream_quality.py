@@ -76,10 +76,10 @@ def test_ten_separated_gaussians(quality: ModuleType, name: str, seeds: int) -> 
 
 
 def test_many_clusters_of_unequal_weight_short(quality: ModuleType) -> None:
-    measure = quality.stationary(lambda rng: quality.zipf(rng, 40, 32, spread=1.0), 6_000)
+    measure = quality.stationary(lambda rng: quality.zipf(rng, 20, 32, spread=1.0), 4_000)
     row = measure("diagonal", np.random.default_rng([0, 3]))
     assert row["ari"] > 0.98
-    assert row["more"]["clusters_found"] >= 36
+    assert row["more"]["clusters_found"] >= 18
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_two_hundred_clusters_in_128_dimensions(quality: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("d", "family"), [(2, "diagonal"), (2, "gaussian"), (16, "gaussian")])
-@pytest.mark.short_form("2-diagonal", "2-gaussian")
+@pytest.mark.short_form("2-gaussian")
 def test_drift_short(quality: ModuleType, d: int, family: str) -> None:
     row = quality.drifting(d, 30_000)(family, np.random.default_rng([0, 4]))
     assert row["worst_window"] >= 0.98
@@ -113,7 +113,7 @@ def test_drift(quality: ModuleType, name: str, family: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("d", [2, 16])
-@pytest.mark.short_form("2-*", "16-diagonal")
+@pytest.mark.short_form("2-gaussian", "16-diagonal")
 def test_a_new_cluster_is_told_apart(quality: ModuleType, family: str, d: int) -> None:
     row = quality.new_cluster(d, 24_000, 10_000)(family, np.random.default_rng([0, 5]))
     apart = row["more"]["rows_until_apart"]
@@ -124,7 +124,7 @@ def test_a_new_cluster_is_told_apart(quality: ModuleType, family: str, d: int) -
 @BOTH
 @pytest.mark.parametrize("drawn", ["grid", "separated"])
 @pytest.mark.parametrize("n", [6_000, pytest.param(20_000, marks=pytest.mark.slow)])
-@pytest.mark.short_form("6000-separated-diagonal", "6000-grid-gaussian")
+@pytest.mark.short_form("6000-grid-gaussian")
 def test_no_false_alarm(quality: ModuleType, family: str, drawn: str, n: int) -> None:
     make = {"grid": lambda _: quality.grid(4.0), "separated": lambda rng: quality.separated(rng, 16, 0.5)}[drawn]
     row = quality.false_alarms(make, n)(family, np.random.default_rng([0, 6]))
@@ -151,9 +151,9 @@ def test_outliers_leave_the_rest_alone_and_are_found(quality: ModuleType, family
 
 @BOTH
 @pytest.mark.parametrize("shape", ["squares", "rings", "heavy", "duplicates"])
-@pytest.mark.short_form("squares-gaussian", "rings-diagonal", "duplicates-*")
+@pytest.mark.short_form("squares-gaussian", "rings-diagonal", "duplicates-gaussian")
 def test_shapes_that_are_not_gaussian_break_nothing(quality: ModuleType, family: str, shape: str) -> None:
-    row = quality.shapes(getattr(quality, shape), 6_000)(family, np.random.default_rng([0, 9]))
+    row = quality.shapes(getattr(quality, shape), 4_000)(family, np.random.default_rng([0, 9]))
     assert row["more"]["finite"]
     assert row["more"]["purity"] > 0.97
     assert row["components"] <= 80

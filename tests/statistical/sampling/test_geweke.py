@@ -70,7 +70,7 @@ def limit(runs: int) -> float:
 
 
 @pytest.mark.parametrize("runs", [300, pytest.param(20_000, marks=pytest.mark.slow)])
-@pytest.mark.short_form("spherical-300", "shared-300")
+@pytest.mark.short_form("shared-300")
 def test_sampler_keeps_the_joint_law(world: SimpleNamespace, family: AnyFamily, runs: int) -> None:
     assert worst_score(world, family, world.ours, runs, seed=101) < limit(runs)
 
@@ -84,11 +84,11 @@ def test_sampler_keeps_the_joint_law(world: SimpleNamespace, family: AnyFamily, 
 def test_splits_and_merges_keep_the_joint_law(
     world: SimpleNamespace, one_family: AnyFamily, move: Any, runs: int
 ) -> None:
-    """The moves are the same for every family. `test_sbc.py` has another in its short form."""
+    """The moves are the same for every family."""
     assert worst_score(world, one_family, move, runs, seed=104) < limit(runs)
 
 
-@pytest.mark.short_form("density forgotten", "split-merge, alpha off by one", "forgotten removal")
+@pytest.mark.short_form("density forgotten", "forgotten removal")
 def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None:
     """As many runs as the short form, the same limit; measured scores are 7 and more, the limits are 4.4 and 4.5."""
     runs = broken.joint_runs

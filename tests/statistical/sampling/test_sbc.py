@@ -100,17 +100,11 @@ def test_ranks_of_the_truth_are_uniform(world: SimpleNamespace, family: AnyFamil
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    ("one_family", "runs"),
-    [("spherical", 100), *(pytest.param(form, 3_000, marks=pytest.mark.slow) for form in FORMS)],
-    indirect=["one_family"],
-)
-@pytest.mark.short_form("sequential-spherical-100")
-def test_ranks_are_uniform_for_splits_and_merges(
-    world: SimpleNamespace, one_family: AnyFamily, move: Any, runs: int
-) -> None:
-    """The moves are the same for every family. `test_geweke.py` has another in its short form."""
-    ranks = islice(ranks_of(world, one_family, move, seed=204), runs)
+@pytest.mark.slow
+@pytest.mark.parametrize("one_family", FORMS, indirect=True)
+def test_ranks_are_uniform_for_splits_and_merges(world: SimpleNamespace, one_family: AnyFamily, move: Any) -> None:
+    """`test_geweke.py` has a short form for the moves, and `tests/core/sampling/test_split_merge.py` another."""
+    ranks = islice(ranks_of(world, one_family, move, seed=204), 3_000)
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
 
 
@@ -128,5 +122,5 @@ def test_broken_samplers_are_caught(world: SimpleNamespace, broken: Any) -> None
 
 def test_the_plain_sweep_without_a_fault_passes(world: SimpleNamespace) -> None:
     """So that what fails above fails by its fault."""
-    ranks = islice(ranks_of(world, world.spherical, world.plain, seed=203), 200)
+    ranks = islice(ranks_of(world, world.spherical, world.plain, seed=203), 100)
     assert least_p_value(np.array(list(ranks))) > FALSE_ALARM
