@@ -85,7 +85,7 @@ def test_log_joint_of_every_labelling(exact: Exact) -> None:
         assert sampler(exact, z, rng).log_joint() == pytest.approx(value, rel=1e-10)
 
 
-@pytest.mark.parametrize("runs", [600, pytest.param(30_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [400, pytest.param(30_000, marks=pytest.mark.slow)])
 @pytest.mark.short_form("gaussian-*")
 def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, runs: int) -> None:
     """From exact draws, exact ones again and different ones: chi-squared over labellings; false alarm 1e-4."""
@@ -105,7 +105,7 @@ def test_a_sweep_leaves_the_posterior_as_it_is(exact: Exact, runs: int) -> None:
     assert moved > runs / 10
 
 
-@pytest.mark.parametrize(("n_samples", "rtol"), [(1000, 0.1), pytest.param(20_000, 0.03, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n_samples", "rtol"), [(500, 0.15), pytest.param(20_000, 0.03, marks=pytest.mark.slow)])
 @pytest.mark.short_form("gaussian-*")
 def test_co_clustering_and_density_of_a_long_chain(exact: Exact, n_samples: int, rtol: float) -> None:
     """Pairs by batch means of 50, Student t, false alarm 1e-4; the pooled density within `rtol` of the exact one."""

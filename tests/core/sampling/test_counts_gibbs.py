@@ -50,7 +50,7 @@ def check_sweeps(family, n):
     rng, x = np.random.default_rng(2), some_points(family, n)
     labels = np.full(len(x), -1)
     chain = start_chain(family, labels)
-    for _ in range(10):
+    for _ in range(5):
         uniforms = rng.random(len(x))
         labels = reference_sweep(family, ALPHA, labels, x, uniforms)
         sweep_inplace(family, ALPHA, chain, x, uniforms)
@@ -84,17 +84,21 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("n", [400, 1_000])
 @pytest.mark.short_form(
-    "multinomial-gibbs", "poisson-blocked-gibbs", "bernoulli-split-merge", "negative_binomial-sequential"
+    "multinomial-400-gibbs",
+    "poisson-400-blocked-gibbs",
+    "bernoulli-400-split-merge",
+    "negative_binomial-400-sequential",
 )
-def test_samples_are_of_the_exact_posterior(samplers, remember_blocks, family, sampler):
-    check_samples(family, sampler, samplers.partitions(5), 1_000, remember_blocks)
+def test_samples_are_of_the_exact_posterior(samplers, remember_blocks, family, n, sampler):
+    check_samples(family, sampler, samplers.partitions(5), n, remember_blocks)
 
 
 @pytest.mark.parametrize(
-    ("sampler", "n"), [("gibbs", 500), ("split-merge", 250), ("split-merge", 500), ("sequential", 500)]
+    ("sampler", "n"), [("gibbs", 200), ("split-merge", 100), ("gibbs", 500), ("split-merge", 500), ("sequential", 500)]
 )
-@pytest.mark.short_form("gibbs-500", "split-merge-250")
+@pytest.mark.short_form("gibbs-200", "split-merge-100")
 def test_samples_of_a_family_without_kernels_too(samplers, remember_blocks, sampler, n, without_kernels):
     check_samples(PRIORS["bernoulli"], sampler, samplers.partitions(5), n, remember_blocks)
 

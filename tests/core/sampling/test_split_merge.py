@@ -52,11 +52,11 @@ def exact(samplers: SimpleNamespace, family: Any, x: Any) -> tuple[Any, Any, flo
 @pytest.mark.parametrize(
     ("form", "runs"),
     [
-        *((form, 400) for form in ("gaussian", "spherical")),
+        *((form, 250) for form in ("gaussian", "spherical")),
         *(pytest.param(form, 20_000, marks=pytest.mark.slow) for form in FORMS),
     ],
 )
-@pytest.mark.short_form("restricted-gaussian-400", "sequential-spherical-400")
+@pytest.mark.short_form("restricted-gaussian-250", "sequential-spherical-250")
 def test_moves_leave_the_posterior_as_it_is(form: str, how: Proposals, runs: int, samplers: SimpleNamespace) -> None:
     """Moves alone, from exact draws: exact draws again. Chi-squared over partitions; false alarm 1e-4 a case. The moves
     are the same for every form."""
@@ -151,7 +151,7 @@ def test_halves_of_one_group_join(how: Proposals, samplers: SimpleNamespace) -> 
     raise AssertionError("two halves have not joined in 300 proposals")
 
 
-@pytest.mark.parametrize("n_samples", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_samples", [500, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.short_form("gaussian-*")
 def test_co_clustering_probabilities(form: str, n_samples: int, samplers: SimpleNamespace) -> None:
     """Of all 15 pairs, from one long chain of moves and sweeps: batch means of 50, Student t; false alarm 1e-4."""

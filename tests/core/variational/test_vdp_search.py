@@ -23,7 +23,7 @@ from .vdp_cases import FAMILIES, X2, grid_points
 @pytest.mark.parametrize("moves", ["paper", "default"])
 @pytest.mark.short_form("paper-0", "default-1")
 def test_nine_of_nine_on_a_grid(seed, moves):
-    x, z = grid_points(5_000, seed)
+    x, z = grid_points(2_000, seed)
     family = NormalInverseWishart([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
     fit = fit_vdp(family, x, concentration=1.0, moves=moves, rng=np.random.default_rng(seed))
     assert fit.resp is not None
