@@ -143,9 +143,7 @@ def test_written_labels_are_those_of_predict_in_the_order_of_the_rows(tmp_path: 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"part-{i:02d}.parquet" for i in range(3)]
 
 
-def test_predictions_read_the_columns_of_the_fit_by_name(
-    tmp_path: Path, of_columns: tuple[Path, DPMixture]
-) -> None:
+def test_predictions_read_the_columns_of_the_fit_by_name(tmp_path: Path, of_columns: tuple[Path, DPMixture]) -> None:
     x = few_clusters(300)
     new = {"id": ["?"] * 300, "b": x[:, 1], "a": x[:, 0]}
     parquet.write_table(pa.table(new), tmp_path / "new.parquet")
