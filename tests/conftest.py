@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.preforked import RUN
 from harness.short_form import mark_longer_cases
+
+os.environ.setdefault(RUN, str(os.getpid()))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # Tests in the background of a script ignore the signal, and so would every process that they start.

@@ -5,14 +5,18 @@ process of its own as before, with its own environment, log and exit code. What 
 those in `IMPORTED_UNDER`: where a server has others there, it must be started from nothing.
 """
 
-import atexit
 import ctypes
+import fcntl
 import json
 import os
 import runpy
+import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -23,6 +27,10 @@ from typing import Any
 IMPORTED_UNDER = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "MKL_", "SHOAL_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
 """How the names of variables begin that matter while modules are imported."""
 
+RUN = "RUN_OF_TESTS"
+"""Variable with the process of the run of tests, that of pytest-xdist where it starts others."""
+
+_MOST_BYTES = 1 << 20
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h
 
 
@@ -96,43 +104,61 @@ def _environment() -> dict[str, str]:
 
 
 class _Parent:
-    """The process that forks; it ends when this one does."""
+    """A connection to the process that forks. All processes of one run of tests share it, and it ends with the run."""
 
     def __init__(self) -> None:
-        command, pipe = [sys.executable, __file__], subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment(), text=True)
+        folder = Path(tempfile.gettempdir()) / f"shoal-forks-{os.environ[RUN]}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
-        atexit.register(self._end)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._connected(folder):
+                _start(folder)
+                assert self._connected(folder)
 
-    def _end(self) -> None:
-        with self._lock:
-            self._process.communicate()
+    def _connected(self, folder: Path) -> bool:
+        try:
+            self._socket.connect(str(folder / "socket"))
+        except OSError:
+            return False
+        return True
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Its answer."""
         with self._lock:
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-            return json.loads(self._process.stdout.readline())
+            self._socket.send(json.dumps(question).encode())
+            return json.loads(self._socket.recv(_MOST_BYTES))
+
+
+def _start(folder: Path) -> None:
+    """Start the process that forks, and wait until it answers."""
+    command = [sys.executable, __file__, str(folder), os.environ[RUN]]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=_environment())
+    assert process.stdout is not None
+    assert process.stdout.readline(), "the process that forks servers has ended"
+    process.stdout.close()
+    process.returncode = 0  # nobody waits for it
 
 
 @cache
-def _started(pid: int) -> _Parent:
+def _connection(pid: int) -> _Parent:
     return _Parent()
 
 
-_starting = threading.Lock()
+_connecting = threading.Lock()
 
 
 def _parent() -> _Parent:
-    with _starting:
-        return _started(os.getpid())
+    with _connecting:
+        return _connection(os.getpid())
 
 
-def _main() -> None:
-    """Fork one server for each line that asks for one, and tell of the end of each that is asked after."""
+def _main(folder: Path, run: int) -> None:
+    """Fork one server for each message that asks for one, and tell of the end of each that is asked after.
+
+    `run`: the process of the run of tests, with which this one ends.
+    """
     import gc
 
     import redis  # noqa: F401
@@ -164,21 +190,44 @@ def _main() -> None:
                 warm_family(prior)
     assert threading.active_count() == 1, "a fork has none of the threads"
     gc.freeze()
-    for line in sys.stdin:
-        question = json.loads(line)
-        if "ended" in question:
-            pid, status = os.waitpid(question["ended"], os.WNOHANG)
-            answer = os.waitstatus_to_exitcode(status) if pid else None
-        else:
-            answer = os.fork()
-            if answer == 0:
-                _become(question)
-                if question["program"] is not None:
-                    runpy.run_path(question["program"], run_name="__main__")
-                    sys.exit()
-                sys.exit(shoal_service.entry.main())
-        sys.stdout.write(f"{json.dumps(answer)}\n")
-        sys.stdout.flush()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    place = folder / "socket"
+    place.unlink(missing_ok=True)  # of a process that was killed
+    listener.bind(str(place))
+    listener.listen()
+    print("ready", flush=True)  # noqa: T201 - to the process that has started this one
+    connections: list[socket.socket] = []
+    while _lives(run):
+        ready, _, _ = select.select([listener, *connections], [], [], 1.0)
+        for one in ready:
+            if one is listener:
+                connections.append(one.accept()[0])
+            elif message := one.recv(_MOST_BYTES):
+                question = json.loads(message)
+                if "ended" in question:
+                    pid, status = os.waitpid(question["ended"], os.WNOHANG)
+                    answer = os.waitstatus_to_exitcode(status) if pid else None
+                elif (answer := os.fork()) == 0:
+                    for other in [listener, *connections]:
+                        other.close()
+                    _become(question)
+                    if question["program"] is not None:
+                        runpy.run_path(question["program"], run_name="__main__")
+                        sys.exit()
+                    sys.exit(shoal_service.entry.main())
+                one.send(json.dumps(answer).encode())
+            else:
+                connections.remove(one)
+                one.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _become(question: dict[str, Any]) -> None:
@@ -195,4 +244,4 @@ def _become(question: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    _main(Path(sys.argv[1]), int(sys.argv[2]))
