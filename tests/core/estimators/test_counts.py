@@ -134,7 +134,7 @@ def test_a_long_vocabulary_needs_memory_by_the_words(family):
         "poisson": families.GammaPoisson(np.full(d, 0.01), 1.0),
     }[family]
     tracemalloc.start()
-    model = StreamingDPMixture(family, prior=prior, max_components=8, warmup_points=300).fit(x)
+    model = StreamingDPMixture(family, prior=prior, max_components=8, warmup_points=200).fit(x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32e6

@@ -42,7 +42,7 @@ NOT_CONJUGATE = pytest.mark.parametrize("family", [OWN], indirect=True)
 
 
 def test_two_components_are_found_and_kept_through_a_file(family: str, tmp_path: Any) -> None:
-    x, labels = rows(family, 250)
+    x, labels = rows(family, 180)
     model = StreamingDPMixture(family, warmup_points=100).partial_fit(x[:150]).partial_fit(x[150:])
     first, second = np.argsort(-model.masses_)[:2]
     assert model.masses_[[first, second]].sum() > 0.97 * len(x)
@@ -82,7 +82,7 @@ def test_a_refined_stream_with_a_half_life_is_the_same_for_any_cut(family: str) 
 
 @NOT_CONJUGATE
 def test_nothing_is_refined_and_asking_for_it_says_why(family: str) -> None:
-    x, _ = rows(family, 220)
+    x, _ = rows(family, 150)
     model = StreamingDPMixture(family, warmup_points=100, refinement="auto").fit(x)
     assert all(event.kind in ("born", "refined", "pruned") for event in model.events_)
     assert not [event for event in model.events_ if event.kind == "refined" and event.offset > 100]

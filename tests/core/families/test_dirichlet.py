@@ -193,7 +193,7 @@ def test_the_prior_is_learned_from_components():
 def test_components_of_many_precisions_are_told_apart_and_bounds_rise():
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, 13)
-    z = rng.choice(12, size=2_000, p=share / share.sum())
+    z = rng.choice(12, size=1_200, p=share / share.sum())
     alpha = rng.dirichlet(np.ones(8), 12) * 150.0 * np.exp(0.7 * rng.standard_normal((12, 1)))
     x = np.array([drawn(alpha[k], 1, rng)[0] for k in z])
     model = StreamingDPMixture("dirichlet", refinement=None).fit(x)

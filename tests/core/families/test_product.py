@@ -109,7 +109,7 @@ def test_columns_of_one_kind_alone_do_not_tell_them_apart(columns, family):
 
 @pytest.mark.parametrize("refinement", [None, "auto"])
 def test_a_stream_of_mixed_columns_is_told_apart(refinement):
-    x, kind = mixed(700)
+    x, kind = mixed(450)
     model = StreamingDPMixture(SPEC, refinement=refinement, warmup_points=200).fit(x)
     assert adjusted_rand_score(kind, model.predict(x)) > 0.9
     again = pickle.loads(pickle.dumps(model))
@@ -118,7 +118,7 @@ def test_a_stream_of_mixed_columns_is_told_apart(refinement):
 
 
 def test_columns_of_a_data_frame_are_named():
-    x, kind = mixed(300)
+    x, kind = mixed(160)
     frame = pytest.importorskip("pyarrow").table(dict(zip(["cpu", "errors", "region", "mem"], x.T, strict=True)))
     given = {"cpu": "gaussian", "mem": "gaussian", "errors": "poisson", "region": "categorical"}
     model = StreamingDPMixture(given, refinement=None).fit(frame)

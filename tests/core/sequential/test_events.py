@@ -20,11 +20,11 @@ WAYS: dict[str, dict[str, Any]] = {
 FAMILIES = ("gaussian", "diagonal", "known_covariance")
 CASES = [(way, family, seed, 4_300) for way in WAYS for family in FAMILIES for seed in range(3)]
 SHORT = [
-    ("default", "diagonal", 0, 1_700),
-    ("drifting", "gaussian", 0, 1_700),
-    ("paper", "gaussian", 0, 1_700),
-    ("explicit prior", "known_covariance", 0, 1_700),
-    ("no room", "diagonal", 0, 1_700),
+    ("default", "diagonal", 0, 1_500),
+    ("drifting", "gaussian", 0, 1_500),
+    ("paper", "gaussian", 0, 1_500),
+    ("explicit prior", "known_covariance", 0, 1_500),
+    ("no room", "diagonal", 0, 1_500),
 ]
 
 

@@ -184,15 +184,12 @@ def test_a_point_outside_of_the_chosen_domain_is_refused_with_the_way_out():
         ):
             call([[-1.0, 0.0, 0.0]])
     assert model._fitted.to_bytes() == before
-    x[WARM_UP + 100, 1] = 0.5
-    with pytest.raises(OutsideDomainError, match="chosen automatically"):
-        StreamingDPMixture("auto", warmup_points=WARM_UP, refinement=None).fit(x)
 
 
 def test_the_row_that_is_refused_is_counted_from_the_first_of_the_call():
     x = np.random.default_rng(0).integers(2, size=(600, 3)).astype(float)
     x[590, 1] = 0.5
-    with pytest.raises(OutsideDomainError, match=r"row 590 holds 0\.5 in column 1") as error:
+    with pytest.raises(OutsideDomainError, match=r"row 590 holds 0\.5 in column 1.*chosen automatically") as error:
         StreamingDPMixture("auto", warmup_points=400, refinement=None).fit(x)
     assert error.value.row == 590
 

@@ -139,4 +139,4 @@ def test_flags_beside_gaussians_do_not_make_a_component_of_each_pattern(stream: 
     z = rng.integers(4, size=1_500)
     flags = rng.random((1_500, 6)) < rng.beta(0.5, 0.5, size=(4, 6))[z]
     x = np.hstack([flags, rng.normal(scale=2.5, size=(4, 4))[z] + rng.normal(size=(1_500, 4))])
-    assert stream.feed(stream.settings(n_features=10), x).state.n_components <= 8
+    assert stream.feed(stream.settings(n_features=10, refinement=None), x).state.n_components <= 8

@@ -9,7 +9,7 @@ from shoal.families.diagonal import NormalInverseGamma
 from shoal.mixture import MixtureState, StreamSettings, snapshot_of
 from shoal.sequential import PrequentialScores, assimilate_inplace, initial_state
 
-FEW = 240
+FEW = 180
 
 
 def points(family: str, rng: np.random.Generator) -> Any:

@@ -57,7 +57,7 @@ def passed(prior: Any, x: Any, step: int | None = None, weights: Any = None) -> 
 
 @pytest.mark.parametrize("family", [REALS, COUNTS], ids=["reals", "counts"])
 def test_the_kernel_does_what_numpy_does(family: dict[str, str]) -> None:
-    kind, x = FAMILIES[canonical_text(family)], drawn(family, 90)
+    kind, x = FAMILIES[canonical_text(family)], drawn(family, 60)
     prior: Any = kind.weak(x.shape[1])
     plain: Any = type(prior)(*prior.blocks, version=1)
     assert has_kernels(prior)

@@ -145,7 +145,7 @@ def test_the_best_components_of_many_rows_are_found_in_bounded_memory() -> None:
 def test_rows_of_a_call_behind_its_last_refit_are_labelled_as_in_a_call_of_their_own(stream: SimpleNamespace) -> None:
     """The warm-up fits its buffer at row 64; the call goes on to row 90, and no component ends on the way."""
     x, _ = stream.nine(90)
-    settings = stream.settings(n_features=2)
+    settings = stream.settings(n_features=2, refinement=None)
     first = stream.feed(settings, x[:64])
     second = stream.feed(first.state, x[64:])
     assert all(event.kind == "born" for event in second.events)
