@@ -13,24 +13,36 @@ T = TypeVar("T")
 LONGEST_WAIT_S = 120.0
 
 
-def eventually(look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float = 0.02) -> T:
-    """The first result of `look` that is true. `what` says what did not come; it may be a function."""
-    until = time.monotonic() + limit_s
+def eventually(
+    look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float | None = None
+) -> T:
+    """The first result of `look` that is true. `what` says what did not come; it may be a function.
+
+    Pauses between looks grow with the time waited, unless they are given: a question to a server costs it as much as
+    some of its work.
+    """
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < until, _text(what)
-        time.sleep(pause_s)
+        waited = time.monotonic() - began
+        assert waited < limit_s, _text(what)
+        time.sleep(_pause(waited) if pause_s is None else pause_s)
     return found
 
 
 async def eventually_async(
-    look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float = 0.01
+    look: Callable[[], T], what: Any = None, *, limit_s: float = LONGEST_WAIT_S, pause_s: float | None = None
 ) -> T:
     """The same in an event loop."""
-    until = time.monotonic() + limit_s
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < until, _text(what)
-        await asyncio.sleep(pause_s)
+        waited = time.monotonic() - began
+        assert waited < limit_s, _text(what)
+        await asyncio.sleep(_pause(waited) if pause_s is None else pause_s)
     return found
+
+
+def _pause(waited_s: float) -> float:
+    return min(0.01 + 0.05 * waited_s, 0.2)
 
 
 def _text(what: Any) -> str:

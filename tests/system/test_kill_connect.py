@@ -1,7 +1,6 @@
 """kill -9 of a connector and of its service in the middle of a source: the log has each record once, in order."""
 
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from harness.redis_server import RedisServer, running_redis
 from harness.running_service import RunningService
 from harness.shoal_command import started
 from harness.short_form import longer
+from harness.waiting import eventually
 from harness.web import WEB
 from shoal_service.store import SqliteStore
 from shoal_service.wire import from_log
@@ -48,10 +48,7 @@ def test_a_redis_stream_is_stored_once_over_kills(
         return int(WEB.get(f"{service.url}/streams/s").json()["log_offset"])
 
     def wait_for(n: int) -> None:
-        until = time.monotonic() + 240
-        while stored() < n:
-            assert time.monotonic() < until, log.read_text()[-3000:]
-            time.sleep(0.01)
+        eventually(lambda: stored() >= n, lambda: log.read_text()[-3000:], limit_s=240)
 
     with source.client() as client:
         connector = started(arguments, log)
@@ -107,10 +104,8 @@ def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
     ]  # fmt: skip
 
     def wait_for(total: int) -> None:
-        until = time.monotonic() + 240
-        while int(WEB.get(f"{service.url}/streams/s").json()["log_offset"]) < total:
-            assert time.monotonic() < until, log.read_text()[-3000:]
-            time.sleep(0.02)
+        stored = lambda: int(WEB.get(f"{service.url}/streams/s").json()["log_offset"])  # noqa: E731
+        eventually(lambda: stored() >= total, lambda: log.read_text()[-3000:], limit_s=240)
 
     connectors = [started(arguments, log) for _ in range(2)]
     try:
