@@ -172,9 +172,10 @@ def test_its_algebra_is_that_of_scipy() -> None:
 
 
 def test_a_stream_learns_refines_and_is_saved(tmp_path: Path) -> None:
-    x, z = waits(2_400)
+    x, z = waits(1_500)
     model = StreamingDPMixture("waiting_times", warmup_points=100).partial_fit(x)
     assert adjusted_rand_score(z, model.predict(x)) > 0.95
+    masses = model.masses_.copy()
     assert model.refine().components_after == len(model.component_ids_) >= 3
     assert adjusted_rand_score(z, model.predict(x)) > 0.95
     model.save(tmp_path / "model.shoal")
@@ -183,7 +184,7 @@ def test_a_stream_learns_refines_and_is_saved(tmp_path: Path) -> None:
     pieces = StreamingDPMixture("waiting_times", warmup_points=100)
     for start in range(0, len(x), 321):
         pieces.partial_fit(x[start : start + 321])
-    np.testing.assert_array_equal(pieces.masses_, StreamingDPMixture("waiting_times", warmup_points=100).fit(x).masses_)
+    np.testing.assert_array_equal(pieces.masses_, masses)
     with pytest.raises(OutsideDomainError):
         model.partial_fit(-x)
 
@@ -191,7 +192,7 @@ def test_a_stream_learns_refines_and_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ENGINES)
 def test_every_engine_fits_it(method: str) -> None:
     x, z = waits(90)
-    settings = {"n_samples": 10, "burn_in": 10} if ENGINES[method].is_sampler else {}
+    settings = {"n_samples": 5, "burn_in": 5} if ENGINES[method].is_sampler else {}
     model = DPMixture(PRIOR, method=method, random_state=0, **settings).fit(x)
     assert adjusted_rand_score(z, model.labels_) > 0.8
     assert np.isfinite(model.score_samples(x)).all()
@@ -217,7 +218,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.anyio
 async def test_the_service_serves_it(http: httpx.AsyncClient) -> None:
-    x, z = waits(600)
+    x, z = waits(300)
     StreamingDPMixture(WaitingTimes.name, prior=PRIOR).fit(x)  # compiles outside of the service's time limits
     prior = {"shape": [1.5] * 6, "rate": [1.0] * 6}
     made = await http.put("/streams/queue", json={"n_features": 6, "family": "waiting_times", "prior": prior})

@@ -75,10 +75,10 @@ def test_it_learns_what_the_estimator_learns() -> None:
 def test_many_rows_at_once_are_the_same_rows_one_by_one() -> None:
     table = drawn(300)
     table[::7, 1] = np.nan
-    many = DPMixtureClusterer(warmup_points=100)
+    many = DPMixtureClusterer(family="diagonal", warmup_points=50)
     for part in np.array_split(table, 5):
         many.learn_many(pd.DataFrame(part, columns=NAMES))
-    one = learnt(dictionaries(table), warmup_points=100)
+    one = learnt(dictionaries(table), family="diagonal", warmup_points=50)
     assert pickle.dumps(many.mixture._fitted.to_bytes()) == pickle.dumps(one.mixture._fitted.to_bytes())
     assert many.predict_many(pd.DataFrame(table, columns=NAMES)).tolist() == [
         *map(one.predict_one, dictionaries(table))
@@ -93,10 +93,10 @@ def test_a_copy_goes_on_by_itself() -> None:
 
 
 def test_a_feature_that_appears_in_the_warmup_was_missing_before() -> None:
-    table = drawn(200)
-    table[:60, 2] = np.nan
-    model = learnt(dictionaries(table), warmup_points=100)
-    peer = StreamingDPMixture(warmup_points=100, missing="marginal").partial_fit(table)
+    table = drawn(120)
+    table[:40, 2] = np.nan
+    model = learnt(dictionaries(table), family="diagonal", warmup_points=60)
+    peer = StreamingDPMixture("diagonal", warmup_points=60, missing="marginal").partial_fit(table)
     np.testing.assert_array_equal(model.mixture.means_, peer.means_)
 
 
@@ -133,12 +133,13 @@ EMPTY: tuple[dict[str, Any], ...] = ({}, {"new": 1.0}, {"a": None}, {"a": float(
 
 def test_a_row_without_a_value_is_passed_over_and_gets_the_heaviest_component() -> None:
     """It was an error, which ended a loop over rows with varying features."""
-    model, peer = DPMixtureClusterer(warmup_points=100), learnt(dictionaries(drawn(200)), warmup_points=100)
+    model = DPMixtureClusterer(family="diagonal", warmup_points=60)
+    peer = learnt(dictionaries(drawn(120)), family="diagonal", warmup_points=60)
     model.learn_one({})
     assert model.predict_one({}) == NO_COMPONENT
-    for i, row in enumerate(dictionaries(drawn(200))):
+    for i, row in enumerate(dictionaries(drawn(120))):
         model.learn_one(row)
-        for empty in EMPTY if i >= 100 else (EMPTY[0], *EMPTY[2:]):
+        for empty in EMPTY if i >= 60 else (EMPTY[0], *EMPTY[2:]):
             model.learn_one(empty)
     np.testing.assert_array_equal(model.mixture.masses_, peer.mixture.masses_)
     assert model.ignored_features == {"new"}

@@ -92,7 +92,7 @@ def test_a_worker_that_is_killed_while_it_writes_a_result_is_seen(
 ) -> None:
     """The pool of the standard library waits for the rest of the result for ever."""
     monkeypatch.setattr(executors, "_LOOK_S", 0.2)
-    with Processes(2).started() as pool:
+    with Processes(1).started() as pool:
         marker = str(tmp_path / "died")
         assert list(in_order(pool, squared_unless_first, marker, range(6))) == [i * i for i in range(6)]
     assert Path(marker).exists()
