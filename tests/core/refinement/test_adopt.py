@@ -251,8 +251,8 @@ def test_adoption_is_a_function_of_what_it_is_given(stream: SimpleNamespace, ref
 
 
 def test_ids_are_never_used_twice(stream: SimpleNamespace, refining: SimpleNamespace) -> None:
-    x, _ = stream.nine(6_000, seed=8, spacing=3.2)
-    x[3_000:] += 5.0
+    x, _ = stream.nine(3_000, seed=8, spacing=3.2)
+    x[1_500:] += 5.0
     run = refining.run(
         stream.settings(n_features=2, window=1_000, half_life=400.0, birth_threshold=0.1, concentration=5.0), x
     )

@@ -11,6 +11,7 @@ from harness.short_form import longer
 from shoal import refinement as refinements
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
 from shoal.mixture import pack_arrays, unpack_arrays
+from shoal.mixture import from_bytes as state_from_bytes
 from shoal.mixture import to_bytes as state_to_bytes
 from shoal.refinement import Refinement, adopt_inplace, from_bytes, refine, to_bytes
 
@@ -35,7 +36,8 @@ def test_it_reads_back_equal_to_the_bit_and_adopts_to_the_same(
     assert to_bytes(back) == blob
     assert (back.report, back.reason, back.base_offset) == (made.report, made.reason, 900)
     assert (back.worthwhile, back.changed) == (made.worthwhile, made.changed)
-    ends = [adopt_inplace(stream.feed(settings, x).state, each, x[900:])[0] for each in (made, back, from_bytes(blob))]
+    later = state_to_bytes(stream.feed(settings, x).state)
+    ends = [adopt_inplace(state_from_bytes(later)[0], each, x[900:])[0] for each in (made, back, from_bytes(blob))]
     assert len({state_to_bytes(end) for end in ends}) == 1
 
 

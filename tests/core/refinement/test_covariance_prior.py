@@ -76,8 +76,8 @@ def test_the_maximum_is_that_of_a_general_optimiser() -> None:
 
 def test_a_stream_learns_it_and_keeps_it_through_a_file() -> None:
     rng = np.random.default_rng(4)
-    z = rng.integers(6, size=2_400)
-    x = 6.0 * rng.normal(size=(6, D))[z] + rng.normal(size=(2_400, D)) @ np.linalg.cholesky(UNIT).T
+    z = rng.integers(6, size=1_200)
+    x = 6.0 * rng.normal(size=(6, D))[z] + rng.normal(size=(1_200, D)) @ np.linalg.cholesky(UNIT).T
     model = StreamingDPMixture("gaussian", prior="hierarchical").fit(x)
     scale = model._snapshot().prior.scale_matrix
     assert np.abs(scale - np.diag(np.diag(scale))).max() > 0.05 * np.diag(scale).max()  # `auto` has a diagonal one

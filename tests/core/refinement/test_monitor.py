@@ -142,9 +142,9 @@ def test_a_component_that_no_refinement_has_placed_is_watched_after_a_while(stre
 
 @pytest.mark.parametrize("family", ["gaussian", longer("diagonal"), longer("known_covariance")])
 def test_the_alarm_is_the_offset_of_the_first_misfit_whatever_the_cuts(stream: SimpleNamespace, family: str) -> None:
-    x, _ = stream.far(700, 2, 3)
+    x, _ = stream.far(640, 2, 3)
     x = x[400:].copy()
-    x[100:, 1] += 2.0
+    x[40:, 1] += 2.0
     blobs, alarms = set(), set()
     for cut in (1, 7, 64, 300):
         state = stream.feed(watched(stream, family), x, cut, through_bytes=True).state

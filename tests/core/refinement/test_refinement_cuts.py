@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.short_form import longer
 from shoal import StreamingDPMixture
 from shoal.points.arrays import Array
 
@@ -24,7 +25,7 @@ def learnt(x: Array, step: int) -> bytes:
     return model._fitted.to_bytes()
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [0, longer(3)])
 def test_births_in_a_short_window_do_not_make_the_result_depend_on_the_cut(seed: int) -> None:
     """A birth took effect between two points of the grid where a call ended there."""
     x = clusters_one_by_one(seed)

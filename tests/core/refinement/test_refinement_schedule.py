@@ -153,7 +153,7 @@ def test_an_alarm_is_acted_upon_at_fixed_offsets_and_not_at_once_again(stream: S
 
 
 def test_nothing_is_due_without_a_window_or_by_request_or_in_the_warm_up(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(200)
+    x, _ = stream.far(200, 2, 2)
     settings = partial(stream.settings, n_features=2, warmup_points=200)
     for way in ({"window": 0}, {"method": "sva"}, {"refinement": None}):
         state = stream.feed(settings(**way), x).state
@@ -169,7 +169,7 @@ def test_nothing_is_due_without_a_window_or_by_request_or_in_the_warm_up(stream:
 
 
 def test_a_window_just_begun_waits_for_rows(stream: SimpleNamespace) -> None:
-    x, _ = stream.nine(1_000)
-    state = forget_window(stream.feed(stream.settings(n_features=2), x).state)
+    x, _ = stream.far(300, 2, 2)
+    state = forget_window(stream.feed(stream.settings(n_features=2, warmup_points=200), x).state)
     assert refinement_due(state) is None
     assert points_until_refinement(state) == 100

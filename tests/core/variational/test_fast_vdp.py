@@ -186,10 +186,10 @@ def test_the_result_is_consistent(name):
 
 def test_nine_of_nine_on_a_grid():
     family = type(FAMILIES["gaussian"])([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
-    x, _ = grid_points(3_000, 0)
+    x, _ = grid_points(2_000, 0)
     fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
     points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
-    assert np.sum(fit.stats[0] > 150) >= 9
+    assert np.sum(fit.stats[0] > 100) >= 9
     assert 1.0 <= fit.elbo / points.elbo < 1.05
 
 
@@ -197,16 +197,16 @@ def test_nine_of_nine_on_a_grid():
 @pytest.mark.short_form("spherical")
 def test_rounds_on_points_raise_the_bound_to_one_of_untied_responsibilities(name):
     family = FAMILIES[name]
-    x, _ = grid_points(600, 2)
+    x, _ = grid_points(400, 2)
     settings = {"concentration": 1.0, "leaf_points": 20.0}
     tied = fit_fast_vdp(family, x, **settings, rng=np.random.default_rng(0))
     bounds = [tied.elbo]
-    for rounds in (1, 3, 8):
+    for rounds in (1, 8):
         fit = fit_fast_vdp(family, x, **settings, point_rounds=rounds, rng=np.random.default_rng(0))
         assert fit.resp is not None
         assert fit.resp.shape == tied.resp.shape
         assert fit.resp.sum(axis=1) + fit.extra["tail"] == pytest.approx(1.0)
-        assert fit.extra["nodes"] == 600
+        assert fit.extra["nodes"] == 400
         assert np.all(np.diff(fit.elbo_history) >= -1e-6)
         bounds.append(fit.elbo)
     assert np.all(np.diff(bounds) > 0.0)
