@@ -10,8 +10,8 @@ import pytest
 from harness.short_form import longer
 from shoal import refinement as refinements
 from shoal.errors import SnapshotDamagedError, SnapshotVersionError
-from shoal.mixture import pack_arrays, unpack_arrays
 from shoal.mixture import from_bytes as state_from_bytes
+from shoal.mixture import pack_arrays, unpack_arrays
 from shoal.mixture import to_bytes as state_to_bytes
 from shoal.refinement import Refinement, adopt_inplace, from_bytes, refine, to_bytes
 
