@@ -167,18 +167,18 @@ def test_one_feature(stream: SimpleNamespace, learn: Any) -> None:
 
 def test_512_features(learn: Any) -> None:
     rng = np.random.default_rng(7)
-    z = rng.integers(4, size=150)
-    x = 2.0 * rng.normal(size=(4, 512))[z] + rng.normal(size=(150, 512))
-    snapshot = learn(x, warmup_points=64)
+    z = rng.integers(4, size=90)
+    x = 2.0 * rng.normal(size=(4, 512))[z] + rng.normal(size=(90, 512))
+    snapshot = learn(x, warmup_points=40)
     assert _same_partition(snapshot.predict(x).component, z)
 
 
 @pytest.mark.parametrize("family", [longer("gaussian"), "diagonal", longer("known_covariance")])
 def test_2000_components(stream: SimpleNamespace, family: str) -> None:
     rng = np.random.default_rng(8)
-    z = np.concatenate([rng.permutation(2_000), rng.integers(2_000, size=6_000)])
+    z = np.concatenate([rng.permutation(2_000), rng.integers(2_000, size=3_000)])
     centres = 30.0 * np.stack([np.arange(2_000) % 50, np.arange(2_000) // 50], axis=1)
-    x = centres[z] + rng.normal(size=(8_000, 2))
+    x = centres[z] + rng.normal(size=(5_000, 2))
     prior = stream.prior(family, 2, 1.0, 5e5)
     run = stream.feed(stream.settings(n_features=2, family=family, prior=prior), x, 3_000)
     assert run.state.n_components == 2_000

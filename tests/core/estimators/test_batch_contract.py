@@ -36,8 +36,8 @@ def three_groups(n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def fitted_once(method: str) -> DPMixture:
-    """A fit that tests only read, to three groups of 80 points."""
-    return model(method).fit(three_groups(80)[0])
+    """A fit that tests only read, to three groups of 50 points."""
+    return model(method).fit(three_groups(50)[0])
 
 
 @pytest.fixture(params=METHODS)
@@ -124,7 +124,7 @@ def test_density_integrates_to_one(method: str, family: Any) -> None:
 
 def test_bound_is_in_the_units_of_the_data(method: str) -> None:
     """Stretched by powers of two: the same fit, its bound and its log densities less the log of the stretch."""
-    x, _ = three_groups(80)
+    x, _ = three_groups(50)
     stretch = np.array([4.0, 0.125])
     one, other = fitted_once(method), model(method).fit(x * stretch)
     shift = np.log(stretch).sum()
@@ -161,7 +161,7 @@ def test_same_seed_same_fit(method: str, how: str) -> None:
 
 
 def test_clone_and_pickle(method: str) -> None:
-    x, _ = three_groups(80)
+    x, _ = three_groups(50)
     fitted = fitted_once(method)
     again = pickle.loads(pickle.dumps(fitted))
     assert_array_equal(again.score_samples(x), fitted.score_samples(x))
@@ -169,7 +169,7 @@ def test_clone_and_pickle(method: str) -> None:
 
 
 def test_callback_sees_rounds_in_the_units_of_the_data(method: str) -> None:
-    x, _ = three_groups(80)
+    x, _ = three_groups(50)
     seen: list[Any] = []
     fitted = model(method, callback=seen.append).fit(x)
     assert seen

@@ -32,7 +32,7 @@ def rows(stream: SimpleNamespace) -> tuple[np.ndarray, np.ndarray]:
 WAYS: list[dict[str, Any]] = [
     {},
     {"window": 900},
-    {"window": 900, "half_life": 500.0},
+    {"window": 900, "half_life": 500.0, "warmup_points": 300},
     {"warmup_points": 130, "window": 700, "birth_threshold": 0.1},
 ]
 
@@ -145,7 +145,7 @@ def test_rows_that_are_not_there_are_past(rows: tuple[np.ndarray, np.ndarray]) -
     from shoal.mixture import to_bytes
 
     x, _ = rows
-    model = StreamingDPMixture(window=2_000).fit(x[:3_500])
+    model = StreamingDPMixture(window=2_000, warmup_points=100).fit(x[:3_500])
     fitted = Fitted.from_bytes(to_bytes(model._fitted.state))
     assert fitted.state.past is not None
     assert fitted.state.past.offset == 3_500
@@ -156,7 +156,7 @@ def test_rows_that_are_not_there_are_past(rows: tuple[np.ndarray, np.ndarray]) -
 
 def test_the_window_holds_what_a_refinement_needs(rows: tuple[np.ndarray, np.ndarray]) -> None:
     x, _ = rows
-    model = StreamingDPMixture(window=901)
+    model = StreamingDPMixture(window=901, warmup_points=100)
     for start in range(0, len(x), 311):
         model.partial_fit(x[start : start + 311])
         state, held = model._fitted.state, model._fitted.window
@@ -169,7 +169,7 @@ def test_the_window_holds_what_a_refinement_needs(rows: tuple[np.ndarray, np.nda
 def test_searching_the_ids_gives_the_rows_of_labels(rows: tuple[np.ndarray, np.ndarray]) -> None:
     """After refinements and joins a state's rows are in any order; readers get all by ascending id."""
     x, _ = rows
-    model = StreamingDPMixture("diagonal").fit(x)
+    model = StreamingDPMixture("diagonal", warmup_points=200).fit(x)
     state = model._fitted.state
     unsorted = state.ids[: state.n_components]
     assert np.any(np.diff(unsorted) < 0), "the case is not the one meant"

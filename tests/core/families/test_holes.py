@@ -212,12 +212,12 @@ def test_draws_keep_what_was_observed_and_have_the_expected_statistics(name: str
     prior, params = PRIORS[name], params_of(name)
     one = type(params)(*(field[1:2] for field in params))
     x, rng = holed(name)[0], np.random.default_rng(0)
-    draws = np.array([drawn_missing(prior, one, x, rng) for _ in range(4_000)])
-    np.testing.assert_array_equal(draws[:, [0, 2]], np.tile(x[[0, 2]], (4_000, 1)))
-    found = prior.suffstats(prior.domain.convert(draws), np.full((4_000, 1), 1 / 4_000))
+    draws = np.array([drawn_missing(prior, one, x, rng) for _ in range(2_000)])
+    np.testing.assert_array_equal(draws[:, [0, 2]], np.tile(x[[0, 2]], (2_000, 1)))
+    found = prior.suffstats(prior.domain.convert(draws), np.full((2_000, 1), 1 / 2_000))
     expected = expected_stats(prior, one, x[None], np.ones(1))
-    for field, whole in zip(found[1:2], expected[1:2], strict=True):  # of 4,000 draws, five standard errors at most
-        np.testing.assert_allclose(field, whole, atol=5 * draws[:, 1].std() / np.sqrt(4_000))
+    for field, whole in zip(found[1:2], expected[1:2], strict=True):  # of 2,000 draws, five standard errors at most
+        np.testing.assert_allclose(field, whole, atol=5 * draws[:, 1].std() / np.sqrt(2_000))
     if name in REAL and name not in ("spherical", "shared"):
         np.testing.assert_allclose(found.scatter, expected.scatter, rtol=0.12, atol=1e-6)
 

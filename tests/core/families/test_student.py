@@ -289,14 +289,16 @@ def test_heavy_tails_make_no_components(n: int, warmup: int, d: int, degrees: fl
     assert student.score(fresh) > gaussian.score(fresh)
 
 
-def test_a_fit_is_the_same_wherever_the_stream_is_cut() -> None:
-    """Over the end of the warm-up and two refinements, at rows 100 and 200."""
-    x, _ = clusters(230, 2, 4, 4.0, seed=13)
-    whole, cut = (StreamingDPMixture("student", warmup_points=100) for _ in range(2))
+@pytest.mark.parametrize(("n", "warmup", "last", "adopted"), [(120, 60, 100, 1), longer(450, 200, 400, 2)])
+def test_a_fit_is_the_same_wherever_the_stream_is_cut(n: int, warmup: int, last: int, adopted: int) -> None:
+    """Over the end of the warm-up and refinements after it, the last of them at a given row."""
+    x, _ = clusters(n, 2, 4, 4.0, seed=13)
+    whole, cut = (StreamingDPMixture("student", warmup_points=warmup) for _ in range(2))
     whole.partial_fit(x)
-    for part in np.split(x, [1, 50, 100, 101, 150, 200, 201, 220]):
+    for part in np.split(x, [1, warmup // 2, warmup, warmup + 1, last - 20, last, last + 1]):
         cut.partial_fit(part)
-    assert whole._fitted.state.schedule.adopted == 2
+    assert whole._fitted.state.schedule.refined_at == last
+    assert whole._fitted.state.schedule.adopted == adopted
     written = [io.BytesIO(), io.BytesIO()]
     whole.save(written[0])
     cut.save(written[1])

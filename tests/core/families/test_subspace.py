@@ -1,6 +1,7 @@
 """Gaussians in a subspace, against dense densities of all features, and what streams and engines make of them."""
 
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -324,21 +325,43 @@ def test_stream_asks_for_a_refinement_and_for_directions_when_its_subspace_lags_
     assert adjusted_rand_score(z[order], model.predict(x[order])) > 0.995
 
 
-@pytest.mark.parametrize("settings", [{}, {"window": 800}, {"partitions": 2}])
-@pytest.mark.short_form("settings1")
+class Growing(NamedTuple):
+    """A stream whose directions grow from 32 at a row, and is restarted after it."""
+
+    n: int
+    n_features: int
+    rows: slice
+    """Of those of four clusters first, and of the others then."""
+    grows_at: int
+    restart: int
+
+
+LATE = Growing(3_000, 80, slice(400, 2_550), 1_500, 1_900)
+
+
+@pytest.mark.parametrize(
+    ("of", "settings"),
+    [
+        (Growing(1_400, 72, slice(200, 1_250), 800, 900), {"warmup_points": 400, "window": 400}),
+        longer(LATE, {}),
+        longer(LATE, {"window": 800}),
+        longer(LATE, {"partitions": 2}),
+    ],
+)
 def test_stream_whose_directions_grow_has_the_same_bits_wherever_it_is_cut_and_after_a_restart(
-    settings: dict[str, int],
+    of: Growing, settings: dict[str, int]
 ) -> None:
-    """They grow at row 1,500. With the short window, part of the past has left it by then, and a refinement follows
-    the restart."""
-    x, z = unit_vectors(3_000, 80, 40, 16)
-    x = x[np.argsort(z >= 4, kind="stable")[-2_600:][:2_150]]
+    """With a short window, part of the past has left it by then, and a refinement follows the restart."""
+    x, z = unit_vectors(of.n, of.n_features, 40, 16)
+    x = x[np.argsort(z >= 4, kind="stable")[of.rows]]
     model, whole = StreamingDPMixture("subspace", **settings), StreamingDPMixture("subspace", **settings)
-    for part in np.split(x[:1_900], [777, 1_499, 1_501, 1_777]):
+    cuts, ranks = [of.grows_at // 2 + 27, of.grows_at - 1, of.grows_at + 1, of.restart - 23], []
+    for part in np.split(x[: of.restart], cuts):
         model.partial_fit(part)
-    assert model._fitted.state.prior.rank > 32
+        ranks.append(model._fitted.state.prior.rank)
+    assert ranks[1] == 32 < ranks[2]
     twin = pickle.loads(pickle.dumps(model))
     whole.partial_fit(x)
     for one in (model, twin):
-        one.partial_fit(x[1_900:])
+        one.partial_fit(x[of.restart :])
         assert_array_equal(one.score_samples(x[::10]), whole.score_samples(x[::10]))

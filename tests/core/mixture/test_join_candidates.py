@@ -10,21 +10,37 @@ from scipy.special import gammaln
 
 import shoal.families.located.join_ceiling_kernel as kernels
 import shoal.mixture.moves as moves
-from harness.compiled import from_python
 from harness.short_form import longer
 from shoal.families import FAMILIES
 from shoal.mixture import MixtureState, StreamSettings, merge_by_bound_inplace, merge_gain
 from shoal.mixture.join_candidates import join_ceiling
 from shoal.process import join_label_gain
+from shoal.runtime.kernels import kernel
 from shoal.sequential import assimilate_inplace, initial_state
-
-_masses, _label_gain = from_python(kernels._masses), from_python(kernels._label_gain)
-_label_ceiling = from_python(kernels._label_ceiling)
-_log_gamma_ceiling = from_python(kernels._log_gamma_ceiling)
 
 Array = np.ndarray
 MakeState = Callable[..., MixtureState]
 ALWAYS_VALUED = -1e300
+
+
+@kernel()
+def _masses(mass: Any, n: Any, concentration: Any) -> Any:
+    return kernels._masses(mass, n, concentration)
+
+
+@kernel()
+def _label_gain(masses: Any, a: Any, b: Any) -> Any:
+    return kernels._label_gain(masses, a, b)
+
+
+@kernel()
+def _label_ceiling(masses: Any, a: Any, b: Any) -> Any:
+    return kernels._label_ceiling(masses, a, b)
+
+
+@kernel()
+def _log_gamma_ceiling(x: Any) -> Any:
+    return kernels._log_gamma_ceiling(x)
 
 
 def _is_screened(kind: type) -> bool:

@@ -178,14 +178,14 @@ def test_a_stream_from_a_known_model_ends_at_its_parameters(method: Any) -> None
 
 
 def test_with_a_half_life_the_estimate_follows_a_drift() -> None:
-    share = np.linspace(0.2, 0.7, 6_000)
+    share = np.linspace(0.2, 0.7, 3_000)
     rng = np.random.default_rng(5)
     gamma = rng.standard_gamma(100.0 * np.stack([share, 0.8 - share, np.full_like(share, 0.2)], axis=1))
     x = gamma / gamma.sum(axis=1, keepdims=True)
     prior = DirichletByGradient(100.0, np.ones(3))
     common: dict[str, Any] = {"n_features": 3, "family": "dirichlet_gradient", "prior": prior, "max_components": 1}
     kept, forgot = (
-        prior.means(fed(StreamSettings(**common, half_life=h), x, 6_000).stats.estimate[:1])[0] for h in (None, 100.0)
+        prior.means(fed(StreamSettings(**common, half_life=h), x, 3_000).stats.estimate[:1])[0] for h in (None, 100.0)
     )
     now = np.array([0.7, 0.1, 0.2])
     assert np.linalg.norm(forgot - now) < 0.05 < 0.2 < np.linalg.norm(kept - now)
