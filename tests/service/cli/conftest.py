@@ -1,11 +1,13 @@
 """Fixtures of the command line's tests: servers on loopback, the command in this process and in one of its own."""
 
+import io
 import os
+import pty
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "client"))
 
 from fake_shoal import Deliver, FakeShoal
 
-from shoal_service.cli import app
+from shoal_service.cli import app, main
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -122,3 +124,38 @@ def environment() -> dict[str, str]:
 def process_parts() -> tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]:
     """`command` and `environment`, for tests that hold a process's pipes themselves."""
     return command, environment
+
+
+@pytest.fixture
+def shoal_in_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Run the command in this process, with a real terminal as stderr. Gives the exit code, what it printed, and what
+    it drew."""
+
+    def run(*arguments: object, columns: int) -> tuple[int, str, str]:
+        ours, theirs = pty.openpty()
+        drawn: list[bytes] = []
+        reader = threading.Thread(target=lambda: drawn.extend(iter(partial(_part_of, ours), b"")))
+        reader.start()
+        printed, code = io.StringIO(), 0
+        with monkeypatch.context() as patch, os.fdopen(theirs, "w") as terminal:
+            patch.setenv("TERM", "xterm")
+            patch.setenv("COLUMNS", str(columns))
+            patch.setattr(sys, "stderr", terminal)
+            patch.setattr(sys, "stdout", printed)
+            patch.setattr(sys, "argv", ["shoal", *map(str, arguments)])
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        reader.join()
+        os.close(ours)
+        return code, printed.getvalue(), b"".join(drawn).decode()
+
+    return run
+
+
+def _part_of(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""

@@ -2,13 +2,10 @@
 
 import json
 import os
-import pty
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,24 +57,14 @@ def test_off_a_terminal_each_pass_is_one_line(shoal: Shoal, folder: Path, tmp_pa
     assert f"600 labels written to 3 files in {tmp_path / 'o'}" in said.stderr
 
 
-def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(folder: Path, process_parts: Any) -> None:
-    command = process_parts[0]("fit", folder, "--executor", "in-process", "--columns", "x,y")
-    terminal, end = pty.openpty()
-    environment = os.environ | {"COLUMNS": "150", "TERM": "xterm"}
-    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL, env=environment) as run:
-        os.close(end)
-        said = b""
-        try:
-            while part := os.read(terminal, 4096):
-                said += part
-        except OSError:  # the other end is closed
-            pass
-    os.close(terminal)
-    assert run.returncode == 0, said
-    text = said.decode()
-    assert "600 of 600 rows, " in text
-    assert "/s" in text
-    assert "left" in text
+def test_on_a_terminal_a_bar_shows_rows_rate_and_time_left(
+    folder: Path, shoal_in_terminal: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, drawn = shoal_in_terminal("fit", folder, "--executor", "in-process", "--columns", "x,y", columns=150)
+    assert code == 0, drawn
+    assert "600 of 600 rows, " in drawn
+    assert "/s" in drawn
+    assert "left" in drawn
 
 
 @pytest.mark.parametrize(

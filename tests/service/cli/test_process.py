@@ -22,6 +22,7 @@ from harness.waiting import LONGEST_WAIT_S, eventually
 Process = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Shoal = Callable[..., Result]
 Parts = tuple[Callable[..., list[str]], Callable[[], dict[str, str]]]
+Terminal = Callable[..., tuple[int, str, str]]
 HEAVY = ("numpy", "numba", "scipy", "sklearn", "fastapi", "pydantic_settings", "uvicorn", "httpx", "msgspec")
 
 
@@ -163,17 +164,12 @@ def _until_the_end(terminal: int) -> bytes:
     return b"".join(seen)
 
 
-def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, process_parts: Parts) -> None:
-    command, environment = process_parts
-    ours, theirs = pty.openpty()
-    environment_ = environment() | {"TERM": "xterm", "COLUMNS": "120"}
-    fit = ("fit", file, "--method", "vdp", "--family", "diagonal", "--json")
-    with subprocess.Popen(command(*fit), env=environment_, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        drawn = _until_the_end(ours).decode()
-        printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert printed.startswith(b'{"points": 3000, "method": "vdp"')
+def test_batch_fit_shows_its_rounds_where_stderr_is_a_terminal(file: Path, shoal_in_terminal: Terminal) -> None:
+    code, printed, drawn = shoal_in_terminal(
+        "fit", file, "--method", "vdp", "--family", "diagonal", "--json", columns=120
+    )
+    assert code == 0
+    assert printed.startswith('{"points": 3000, "method": "vdp"')
     assert "vdp" in drawn
     assert "round " in drawn
     assert " nats" in drawn
