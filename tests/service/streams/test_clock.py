@@ -32,6 +32,8 @@ async def test_jumps_of_the_clock_change_no_bit_of_a_state(
 ) -> None:
     clock = JumpingClock(5)
     registry = running.begin()
+    settings = {"n_features": 3, "family": "gaussian", "warmup_points": 500, "refinement": None}
+    await registry.create("default", settings)
     for points in batches:
         await registry.ingest("default", points)
     expected = await final(registry)
@@ -40,6 +42,7 @@ async def test_jumps_of_the_clock_change_no_bit_of_a_state(
     running.store = SqliteStore(None, clock=clock)
     monkeypatch.setattr(time, "time", clock)
     registry = running.begin(checkpoint_points=300)
+    await registry.create("default", settings)
     for n, points in enumerate(batches):
         key = IdempotencyKey(f"batch-{n}", hashlib.sha256(to_log(points)).digest())
         receipt = await registry.ingest("default", points, idempotency=key)

@@ -34,6 +34,9 @@ async def test_what_is_whole_is_learnt_and_the_damage_is_said(
     running: Any, batches: list[Points], final: Any, file: str, tmp_path: Path
 ) -> None:
     running.begin(checkpoint_interval_s=3600)
+    await running.registry.create(
+        "default", {"n_features": 3, "family": "gaussian", "warmup_points": 500, "refinement": None}
+    )
     for points in batches:
         await running.registry.ingest("default", points)
     saved = await final(running.registry)

@@ -34,10 +34,13 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
     running: Any, batches: list[Points], final: Any
 ) -> None:
     registry = running.begin(stream_idle_s=0.02, checkpoint_interval_s=0.01)
+    settings = {"n_features": 3, "family": "gaussian", "warmup_points": 500, "refinement": None}
+    for name in ("default", "awake"):
+        await registry.create(name, settings)
     rests = 0
     for i, batch in enumerate(batches):
         await registry.ingest("default", batch)
-        await registry.ingest("awake", batch, create=True)
+        await registry.ingest("awake", batch)
         if i % 8 == 7:
             await final(registry)
             await eventually_async(lambda: learner(registry).resting)
@@ -53,7 +56,7 @@ async def test_a_stream_that_rests_between_batches_learns_the_same_bits(
     incarnation = registry.known.loaded[1].record.incarnation
     assert running.store.load_checkpoints("default", incarnation)[0].blob.endswith(at_rest)
     other = StreamRegistry(KnownStreams(running.store, registry.known.settings.model_copy(), registry.known.log))
-    await other.create("whole", {"n_features": 3})
+    await other.create("whole", settings)
     for batch in batches:
         await other.ingest("whole", batch)
     assert await final(other, "whole") == at_rest, "and so does one that never rested"

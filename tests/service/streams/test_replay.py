@@ -16,6 +16,9 @@ from shoal_service.wire import Points, from_log, to_log
 pytestmark = pytest.mark.anyio
 
 POISON = 66.0
+SHORT = {"n_features": 3, "family": "gaussian", "warmup_points": 500, "refinement": None}
+"""A stream whose family is given and whose fits are not searched: both take longer than all the rest."""
+SETTINGS = pytest.mark.parametrize("settings", [SHORT, longer({"n_features": 3})], ids=["short", "default"])
 
 
 @pytest.fixture
@@ -34,9 +37,10 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "_batch", fails)
 
 
-async def play(registry: Any, batches: list[Points], between: Any = lambda n: None) -> None:
+async def play(registry: Any, batches: list[Points], settings: dict[str, Any], between: Any = lambda n: None) -> None:
     """Batches with a change of settings, a poisoned batch, and a restore among them."""
     saved = b""
+    await registry().create("default", settings)
     for n, points in enumerate(batches):
         await registry().ingest("default", points)
         if n == 5:
@@ -55,11 +59,14 @@ async def end(registry: Any) -> int:
     return int((await (await registry.get("default")).tail()).log_offset)
 
 
+@SETTINGS
 @pytest.mark.usefixtures("poisoned")
-async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, batches: list[Points], final: Any) -> None:
+async def test_dropped_at_random_moments_it_ends_bit_identical(
+    running: Any, batches: list[Points], final: Any, settings: dict[str, Any]
+) -> None:
     rng = random.Random(4)
     running.begin(checkpoint_interval_s=3600)
-    await play(lambda: running.registry, batches)
+    await play(lambda: running.registry, batches, settings)
     expected = await final(running.registry)
     view = await running.registry.view("default", timeout_s=120)
     running.drop()
@@ -76,7 +83,7 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
             (other.close if rng.random() < 0.3 else other.drop)()
             other.begin(checkpoint_interval_s=rng.choice([0.001, 0.05, 3600.0]))
 
-    await play(lambda: other.registry, batches, between)
+    await play(lambda: other.registry, batches, settings, between)
     assert drops > 5
     assert await final(other.registry) == expected
     again = await other.registry.view("default", timeout_s=120)
@@ -88,14 +95,15 @@ async def test_dropped_at_random_moments_it_ends_bit_identical(running: Any, bat
     other.store.close()
 
 
+@SETTINGS
 @pytest.mark.usefixtures("poisoned")
 async def test_a_replay_of_the_whole_log_gives_the_same(
-    running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
+    running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(checkpoints, "REPLAY_S", 3600.0)  # a replay on a busy machine is no reason for a checkpoint
     monkeypatch.setattr(checkpoints, "REPLAY_INTERVAL_S", 3600.0)
     running.begin(checkpoint_interval_s=3600)
-    await play(lambda: running.registry, batches)
+    await play(lambda: running.registry, batches, settings)
     expected = await final(running.registry)
     running.drop()
     kept = running.store.load_checkpoints("default", (await running.begin().get("default")).record.incarnation)
@@ -143,6 +151,7 @@ async def test_the_first_answer_after_a_restart_is_no_older_than_the_last_one_be
 ) -> None:
     monkeypatch.setattr(thread, "REPLAY_WAIT_S", 120.0)  # a busy machine may take more than the five seconds
     running.begin(checkpoint_interval_s=3600)
+    await running.registry.create("default", SHORT)
     for points in batches[:20]:
         await running.registry.ingest("default", points)
     await final(running.registry)
@@ -155,10 +164,11 @@ async def test_the_first_answer_after_a_restart_is_no_older_than_the_last_one_be
 
 async def test_cuts_of_the_stream_do_not_matter(running: Any, batches: list[Points], final: Any) -> None:
     running.begin()
+    await running.registry.create("default", SHORT | {"refinement": "auto"})
     for points in batches:
         await running.registry.ingest("default", points)
     whole = Points(np.concatenate([points.x for points in batches]))
-    stream, _ = await running.registry.create("whole", {"n_features": 3})
+    stream, _ = await running.registry.create("whole", SHORT | {"refinement": "auto"})
     await stream.ingest(whole, None)
     assert await final(running.registry, "whole") == await final(running.registry)
 
@@ -181,6 +191,7 @@ async def test_a_damaged_checkpoint_gives_way_to_the_older_one(
     running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    await running.registry.create("default", SHORT)
     for points in batches:
         await running.registry.ingest("default", points)
     expected = await final(running.registry)
@@ -203,6 +214,7 @@ async def test_without_a_readable_checkpoint_the_stream_says_so_and_invents_noth
     running: Any, batches: list[Points], final: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.begin(checkpoint_points=200, checkpoint_interval_s=3600)
+    await running.registry.create("default", SHORT)
     for points in batches[:20]:
         await running.registry.ingest("default", points)
     await (await running.registry.get("default")).change({"concentration": 2.0})
