@@ -39,7 +39,7 @@ def fed(real_shoal: Any, client_of: Callable[..., Client], inside: None) -> Iter
     rng = np.random.default_rng(0)
     client = client_of(real_shoal, name)
     client._sleep = lambda seconds: time.sleep(min(seconds, 0.02))
-    client.create_stream(name, n_features=2, warmup_points=200, window=2000, refinement=None)
+    client.create_stream(name, n_features=2, family="gaussian", warmup_points=200, window=2000, refinement=None)
     centres = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     offset = client.ingest(centres[np.arange(600) % 3] + rng.normal(size=(600, 2))).log_offset
     client.wait(offset or 0)

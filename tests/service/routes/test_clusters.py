@@ -21,6 +21,12 @@ def columns() -> np.ndarray:
     return np.stack([60.0 * (z % 3), 9.0 * (z // 3)], axis=1) + rng.normal(size=(1_200, 2))
 
 
+async def learn(running: Any, columns: np.ndarray) -> None:
+    """Learn the columns by a stream whose family is given and whose fits are not searched, which takes longer."""
+    await running.http.put("/streams/default", json={"n_features": 2, "family": "gaussian", "refinement": None})
+    await running.learn(columns)
+
+
 async def test_clusters_are_those_of_the_library(running: Any, columns: np.ndarray) -> None:
     await running.http.put("/streams/s", json={"n_features": 2, "family": "gaussian", "refinement": None})
     await running.learn(columns, "/streams/s/ingest")
@@ -40,7 +46,7 @@ async def test_clusters_are_those_of_the_library(running: Any, columns: np.ndarr
 
 
 async def test_one_cluster_has_the_moments_of_its_points(running: Any, columns: np.ndarray) -> None:
-    await running.learn(columns)
+    await learn(running, columns)
     rows = (await running.json("/clusters", n=3))["clusters"]
     middles = []
     for row in rows:
@@ -55,6 +61,7 @@ async def test_one_cluster_has_the_moments_of_its_points(running: Any, columns: 
 
 
 async def test_points_have_clusters_when_asked(running: Any, columns: np.ndarray) -> None:
+    await running.http.put("/streams/default", json={"n_features": 2, "family": "gaussian", "refinement": None})
     reply = await running.ingest(columns, wait="applied", timeout=60, level="cluster")
     assert reply.status_code == 200
     applied = reply.json()
@@ -81,7 +88,7 @@ async def test_points_have_clusters_when_asked(running: Any, columns: np.ndarray
 
 
 async def test_what_cannot_be_asked_is_refused(running: Any, columns: np.ndarray) -> None:
-    await running.learn(columns)
+    await learn(running, columns)
     rows = (await running.json("/clusters", n=1))["clusters"]
     member = next(component for component in rows[0]["components"] if component != rows[0]["id"])
     for path, status, words in (
@@ -108,7 +115,7 @@ async def test_a_stream_without_points_has_no_clusters(running: Any) -> None:
 
 
 async def test_an_unchanged_answer_has_its_tag(running: Any, columns: np.ndarray) -> None:
-    await running.learn(columns)
+    await learn(running, columns)
     tag = (await running.http.get("/clusters")).headers["ETag"]
     assert (await running.http.get("/clusters", headers={"If-None-Match": tag})).status_code == 304
 

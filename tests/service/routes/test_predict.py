@@ -79,6 +79,7 @@ async def test_large_bodies_computed_in_a_thread_give_the_same(
 async def test_at_most_five_responsibilities_of_at_least_a_thousandth(running: Any) -> None:
     rng = np.random.default_rng(3)
     centres = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4]) * 12
+    await running.http.put("/streams/default", json={"n_features": 2, "family": "gaussian", "refinement": None})
     await running.learn(centres[rng.integers(8, size=1600)] + rng.normal(size=(1600, 2)))
     predictions = (await running.json("/predict", x=["0,0", "12,0", "4,3"]))["predictions"]
     for row in predictions:

@@ -10,7 +10,7 @@ from shoal_service.routes import events
 from shoal_service.wire.models import EventOut
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("store_kind", ["sqlite"])]
-SETTINGS = {"n_features": 2, "warmup_points": 200, "half_life": 200, "refinement": None}
+SETTINGS = {"n_features": 2, "family": "gaussian", "warmup_points": 200, "half_life": 200, "refinement": None}
 CENTRES = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
 
 

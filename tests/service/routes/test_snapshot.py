@@ -200,7 +200,7 @@ def refined_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_window_travels_with_the_snapshot(running: Any, clusters: np.ndarray, refined_here: None) -> None:
     """The restored stream refines the same rows to the same result, and learns on from there."""
-    settings = {"n_features": 2, "warmup_points": 100, "refinement": None, "window": 400}
+    settings = {"n_features": 2, "family": "gaussian", "warmup_points": 100, "refinement": None, "window": 400}
     await running.http.put("/streams/one", json=settings)
     for start in range(0, 600, 60):
         await running.learn(clusters[start : start + 60], "/streams/one/ingest")
@@ -236,7 +236,9 @@ async def test_a_window_travels_with_the_snapshot(running: Any, clusters: np.nda
 async def test_a_stream_restored_without_its_window_says_why_it_cannot_be_refined(
     running: Any, clusters: np.ndarray, refined_here: None
 ) -> None:
-    await running.http.put("/streams/one", json={"n_features": 2, "warmup_points": 100, "refinement": None})
+    await running.http.put(
+        "/streams/one", json={"n_features": 2, "family": "gaussian", "warmup_points": 100, "refinement": None}
+    )
     await running.learn(clusters, "/streams/one/ingest")
     saved = (await running.http.get("/streams/one/snapshot")).content
     await running.http.put("/streams/two/snapshot", content=saved, headers=FILE)

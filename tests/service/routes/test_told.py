@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_score_of_a_stream_is_the_mean_of_what_its_answers_said(running: Any, clusters: np.ndarray) -> None:
-    await running.http.put("/streams/s", json={"n_features": 2})
+    await running.http.put("/streams/s", json={"n_features": 2, "family": "gaussian", "refinement": None})
     assert (await running.json("/streams/s"))["predictive_score"] is None
     said: list[float | None] = []
     for part in np.split(np.tile(clusters, (3, 1)), [1, 200, 900]):
@@ -62,7 +62,7 @@ async def test_metrics_count_scores_in_buckets(start: Any, clusters: np.ndarray)
 
 async def test_a_drift_is_an_event_with_both_scores(running: Any) -> None:
     rng = np.random.default_rng(0)
-    await running.http.put("/streams/s", json={"n_features": 2, "refinement": None})
+    await running.http.put("/streams/s", json={"n_features": 2, "family": "gaussian", "refinement": None})
     x = rng.normal(size=(9_000, 2))
     x[6_000:] *= rng.uniform(1.0, 50.0, size=(3_000, 1))
     await running.learn(x, "/streams/s/ingest")

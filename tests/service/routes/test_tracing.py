@@ -103,7 +103,7 @@ async def test_a_refinement_leaves_a_span_with_its_id(
         return process._outcome(child._answer({**paths, "method": "vdp", "window_rows": 600}, io.StringIO()))
 
     monkeypatch.setattr(process.RefinementProcess, "refine", refine)
-    settings = {"n_features": 2, "warmup_points": 200, "window": 2000, "refinement": None}
+    settings = {"n_features": 2, "family": "gaussian", "warmup_points": 200, "window": 2000, "refinement": None}
     await running.http.put("/streams/s", json=settings)
     await running.learn(clusters, "/streams/s/ingest")
     asked = (await running.http.post("/streams/s/refine", json={"method": "vdp"})).json()
