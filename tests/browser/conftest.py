@@ -1,13 +1,14 @@
 """A browser, and a service with streams of several kinds, for each file of tests."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from harness.browser import Tab, Visit, running_browser
+from harness.browser import Tab, Visit, new_context, running_browser
 from harness.running_service import RunningService
 from harness.web import WEB
 
@@ -64,25 +65,42 @@ def learn(running: RunningService, name: str, body: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Any) -> Tab:
-    made = Tab(browser)
+def context(browser: Any) -> Any:
+    return new_context(browser)
+
+
+@pytest.fixture(scope="module")
+def tab(context: Any) -> Tab:
+    made = Tab(context)
     made.share()
     return made
 
 
 @pytest.fixture
-def visit(browser: Any, service: RunningService, tab: Tab) -> Iterator[Callable[..., Visit]]:
+def visit(browser: Any, context: Any, tab: Tab, request: pytest.FixtureRequest) -> Iterator[Callable[..., Visit]]:
     """Make visits, each of which must end without a complaint and without a request to another host.
 
-    The first of a test is in the page of the visits before it, unless the test asks for one of its own.
+    They are in one page, each in a document of its own. With `walk`, a visit goes on in the document that the last such
+    visit has left, as a person goes from view to view: five times quicker, for tests that leave nothing open or changed
+    in a document. With `own`, it has a page of its own. With further settings, it shares nothing.
     """
-    made: list[Visit] = []
+    with ExitStack() as ends:
 
-    def start(own: bool = False, **context: Any) -> Visit:
-        lent = None if own or context or tab.visit is not None else tab
-        made.append(Visit(browser, service.url, lent, **context))
-        return made[-1]
+        def start(walk: bool = False, own: bool = False, at: str | None = None, **settings: Any) -> Visit:
+            url = request.getfixturevalue("service").url if at is None else at
+            used = tab
+            if settings:
+                used = Tab(ends.enter_context(closing(new_context(browser, **settings))))
+            elif own:
+                used = Tab(context)
+                ends.callback(used.page.close)
+            else:
+                assert tab.visit is None, "a visit is in the page already: visit(own=True)"
+                if not walk:
+                    tab.empty()
+                    ends.callback(tab.empty)
+            made = Visit(used, url)
+            ends.callback(made.close)
+            return made
 
-    yield start
-    for one in made:
-        one.close()
+        yield start

@@ -32,16 +32,16 @@ def locked(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def test_a_key_is_asked_for_sent_with_everything_and_kept_for_the_tab_alone(
-    browser: Any, locked: RunningService
+    visit: Callable[..., Visit], locked: RunningService
 ) -> None:
-    visit = Visit(browser, locked.url)
-    visit.expected = ("401",)
+    opened = visit(own=True, at=locked.url)
+    opened.expected = ("401",)
     sent: list[tuple[str, str | None]] = []
-    visit.page.on("request", lambda one: sent.append((one.url, one.headers.get("authorization"))))
-    page = visit.open("/")
+    opened.page.on("request", lambda one: sent.append((one.url, one.headers.get("authorization"))))
+    page = opened.open("/")
     dialog = page.get_by_role("dialog", name="Access key")
     dialog.wait_for()
-    assert visit.violations() == []
+    assert opened.violations() == []
     dialog.get_by_label("Access key").fill(ADMIN)
     dialog.get_by_role("button", name="Use the key").click()
     page.locator("a:text-is('secret')").click()
@@ -56,19 +56,18 @@ def test_a_key_is_asked_for_sent_with_everything_and_kept_for_the_tab_alone(
     )
     assert ADMIN in kept[0]
     assert not any(ADMIN in place for place in kept[1:])
-    assert not any(ADMIN in url for url in visit.requested)
+    assert not any(ADMIN in url for url in opened.requested)
     page.get_by_role("button", name="Key").click()
     page.get_by_role("button", name="Forget the key").click()
     page.locator("#notice", has_text="needs an access key").wait_for()
     assert page.evaluate("sessionStorage.length") == 0
-    visit.close()
 
 
-def test_the_question_for_a_key_can_be_closed(browser: Any, locked: RunningService) -> None:
+def test_the_question_for_a_key_can_be_closed(visit: Callable[..., Visit], locked: RunningService) -> None:
     """The list asks the service again and again. The dialog came back each time, and held the keyboard."""
-    visit = Visit(browser, locked.url)
-    visit.expected = ("401",)
-    page = visit.open("/")
+    opened = visit(at=locked.url)
+    opened.expected = ("401",)
+    page = opened.open("/")
     dialog = page.get_by_role("dialog", name="Access key")
     dialog.wait_for()
     page.keyboard.press("Escape")
@@ -77,16 +76,17 @@ def test_the_question_for_a_key_can_be_closed(browser: Any, locked: RunningServi
     assert dialog.count() == 0
     page.get_by_role("button", name="Key").click()
     dialog.wait_for()
-    visit.close()
 
 
-def test_a_key_that_may_only_read_is_told_what_it_may_not_do(browser: Any, locked: RunningService) -> None:
+def test_a_key_that_may_only_read_is_told_what_it_may_not_do(
+    visit: Callable[..., Visit], locked: RunningService
+) -> None:
     body = {"name": "eyes", "scope": "read"}
     key = WEB.post(f"{locked.url}/keys", json=body, headers=BEARER).json()["key"]
-    visit = Visit(browser, locked.url)
-    visit.expected = ("403",)
-    visit.page.add_init_script(f"sessionStorage.setItem('shoal.key', '{key}')")
-    page = visit.open("/s/secret/refine")
+    opened = visit(own=True, at=locked.url)
+    opened.expected = ("403",)
+    opened.page.add_init_script(f"sessionStorage.setItem('shoal.key', '{key}')")
+    page = opened.open("/s/secret/refine")
     page.get_by_role("button", name="Refine now").click()
     page.locator(".error", has_text="The key may not do this").wait_for()
     page.goto(f"{locked.url}/#/s/secret/try")
@@ -95,7 +95,6 @@ def test_a_key_that_may_only_read_is_told_what_it_may_not_do(browser: Any, locke
     page.locator(".error", has_text="The key may not do this").wait_for()
     page.get_by_role("button", name="Score").click()
     page.locator(".scores tbody tr").wait_for()
-    visit.close()
 
 
 def test_keys_payloads_and_names_are_text_and_never_markup(
@@ -141,7 +140,7 @@ def test_a_name_written_from_right_to_left_turns_nothing_else(
 ) -> None:
     put(service, "turned", n_features=2, feature_names=["a \u202eb", "c"])
     learn(service, "turned", {"points": [[0.1 * i, 0.0] for i in range(5)]})
-    page = visit().open("/s/turned/map")
+    page = visit(walk=True).open("/s/turned/map")
     page.locator(".tools .count", has_text="5 points").wait_for()
     caption = page.locator(".map-box + .caption")
     first, last = caption.evaluate(
@@ -160,7 +159,7 @@ def test_a_name_written_from_right_to_left_turns_nothing_else(
 
 
 def test_a_long_name_has_the_room_that_a_drawing_has_for_it(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.locator("h1").wait_for()
     found = page.evaluate(
         """async (names) => {
@@ -197,9 +196,10 @@ def test_the_browser_runs_nothing_that_the_page_does_not_hold(visit: Callable[..
     assert seen[1] != "rgb(1, 2, 3)"
 
 
-def test_the_page_needs_no_javascript_to_say_what_to_do(browser: Any, service: RunningService, tmp_path: Path) -> None:
-    visit = Visit(browser, service.url, java_script_enabled=False)
-    page = visit.open("/")
+def test_the_page_needs_no_javascript_to_say_what_to_do(
+    visit: Callable[..., Visit], service: RunningService, tmp_path: Path
+) -> None:
+    opened = visit(java_script_enabled=False)
+    page = opened.open("/")
     assert f"'{service.url}/ingest?wait=applied'" in page.locator("pre").inner_text()
     assert page.get_by_role("link", name="API", exact=True).get_attribute("href") == "/docs"
-    visit.close()

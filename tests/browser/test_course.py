@@ -36,7 +36,7 @@ def lives(page: Any, events: list[dict[str, Any]], today: dict[str, Any] | None,
 
 
 def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     events = [
         event("born", 10, [], [0]), event("born", 20, [], [1]), event("split", 100, [0], [0, 2]),
         event("merged", 200, [0, 1], [0]), event("refined", 300, [0, 2], [3]), event("adopted", 300, [], []),
@@ -66,7 +66,7 @@ def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
 
 
 def test_no_two_lives_of_one_lane_overlap(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     rng = np.random.default_rng(2)
     events, alive, following = [], [0], 1
     events.append(event("born", 0, [], [0]))
@@ -95,7 +95,7 @@ def test_no_two_lives_of_one_lane_overlap(visit: Callable[..., Visit]) -> None:
 
 
 def test_the_events_are_told_in_words_and_open_a_component(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/s/gauge/life")
+    page = visit(walk=True).open("/s/gauge/life")
     page.locator(".tools .count", has_text="alive").wait_for()
     page.locator("summary", has_text="events as a table").click()
     rows = page.locator(".table-of-map tbody tr")
@@ -106,7 +106,7 @@ def test_the_events_are_told_in_words_and_open_a_component(visit: Callable[..., 
 
 
 def test_events_of_clusters_are_told_as_such(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.locator("h1").wait_for()
     happened = {
         "cluster 6 appeared": ("cluster-born", [], [6]),
@@ -128,7 +128,7 @@ def test_events_of_clusters_are_told_as_such(visit: Callable[..., Visit]) -> Non
 
 
 def test_a_click_on_a_line_opens_its_component(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/s/gauge/life")
+    page = visit(walk=True).open("/s/gauge/life")
     page.locator(".tools .count", has_text="alive").wait_for()
     box = page.locator(".life-box")
     box.focus()
@@ -142,7 +142,7 @@ def test_a_click_on_a_line_opens_its_component(visit: Callable[..., Visit]) -> N
 
 
 def test_series_are_drawn_from_what_the_stream_holds(visit: Callable[..., Visit], service: RunningService) -> None:
-    page = visit().open("/s/gauge/time")
+    page = visit(walk=True).open("/s/gauge/time")
     novelty = page.locator(".chart", has=page.locator("h2:text('Novelty')"))
     novelty.locator("canvas").wait_for()
     told = page.evaluate(
@@ -164,7 +164,7 @@ def test_a_refinement_is_started_followed_and_compared(visit: Callable[..., Visi
     rng = np.random.default_rng(4)
     for _ in range(3):
         learn(service, "refined", {"points": (rng.normal(size=(300, 2)) + rng.integers(3, size=(300, 1)) * 9).tolist()})
-    page = visit().open("/s/refined/refine")
+    page = visit(walk=True).open("/s/refined/refine")
     page.locator(".empty", has_text="no refinement").wait_for()
     page.get_by_role("button", name="Refine now").click()
     row = page.locator("tbody tr").first

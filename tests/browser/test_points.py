@@ -1,6 +1,7 @@
 """Points that are pasted or dropped: read as other programs wrote them, scored, and stored once."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from browser.conftest import put
-from harness.browser import DESK, PHONE, Visit
+from harness.browser import DESK, PHONE, Tab, Visit
 from harness.running_service import RunningService
 from harness.web import WEB
 
@@ -26,8 +27,8 @@ READ = """async bytes => {
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, service: RunningService) -> Any:
-    visit = Visit(browser, service.url)
+def page(context: Any, service: RunningService) -> Any:
+    visit = Visit(Tab(context), service.url)
     yield visit.open("/s/gauge/try")
     visit.close()
 
@@ -108,37 +109,37 @@ def test_scores_are_those_of_the_service(page: Any, service: RunningService) -> 
         page.set_viewport_size(DESK)
 
 
-def test_columns_are_put_in_the_order_of_the_features(browser: Any, service: RunningService) -> None:
+def test_columns_are_put_in_the_order_of_the_features(visit: Callable[..., Visit], service: RunningService) -> None:
     put(service, "named", feature_names=["cpu", "mem"])
-    visit = Visit(browser, service.url)
-    page = visit.open("/s/named/try")
+    opened = visit()
+    page = opened.open("/s/named/try")
     page.locator(".state.live").wait_for()
     page.locator("#points").fill("mem,note,cpu\n10,a,1\n20,b,2\n")
     page.get_by_role("button", name="Learn").click()
     page.locator("p", has_text="2 points stored and learned.").wait_for()
     assert WEB.get(f"{service.url}/streams/named/sample").json()["points"] == [[1.0, 10.0], [2.0, 20.0]]
-    visit.close()
 
 
-def test_what_the_service_refuses_is_told(browser: Any, service: RunningService) -> None:
-    visit = Visit(browser, service.url)
-    visit.expected = ("400", "422")
-    page = visit.open("/s/gauge/try")
+def test_what_the_service_refuses_is_told(visit: Callable[..., Visit], service: RunningService) -> None:
+    opened = visit()
+    opened.expected = ("400", "422")
+    page = opened.open("/s/gauge/try")
     page.locator("#points").fill("1, 2")
     page.get_by_role("button", name="Score").click()
     page.locator(".error", has_text="6").wait_for()
     assert "features" in page.locator(".error").inner_text()
-    visit.close()
 
 
-def test_a_file_is_stored_in_batches_each_of_them_once(browser: Any, service: RunningService, tmp_path: Path) -> None:
+def test_a_file_is_stored_in_batches_each_of_them_once(
+    visit: Callable[..., Visit], service: RunningService, tmp_path: Path
+) -> None:
     """Two of the answers are lost on the way, after the service has stored the batch."""
     put(service, "dropped", n_features=2)
     x = np.random.default_rng(5).normal(size=(25_000, 2))
     np.save(tmp_path / "x.npy", x)
-    visit = Visit(browser, service.url)
-    visit.expected = ("Failed to load resource", "net::ERR")
-    page = visit.open("/s/dropped/try")
+    opened = visit()
+    opened.expected = ("Failed to load resource", "net::ERR")
+    page = opened.open("/s/dropped/try")
     lost = iter([1, 2])
 
     def lose(route: Any) -> None:
@@ -156,7 +157,6 @@ def test_a_file_is_stored_in_batches_each_of_them_once(browser: Any, service: Ru
     assert WEB.get(f"{service.url}/streams/dropped").json()["log_offset"] == 25_000
     newest = WEB.get(f"{service.url}/streams/dropped/sample?n=3").json()["points"]
     assert newest == x[-3:].tolist()
-    visit.close()
 
 
 def test_a_file_can_be_dropped_with_its_keys(page: Any, service: RunningService) -> None:
@@ -176,13 +176,13 @@ def test_a_file_can_be_dropped_with_its_keys(page: Any, service: RunningService)
 
 
 def test_points_of_a_file_are_scored_when_the_file_is_read(
-    browser: Any, service: RunningService, tmp_path: Path
+    visit: Callable[..., Visit], service: RunningService, tmp_path: Path
 ) -> None:
     """Until then nothing can be pressed: the answer was that there is nothing to read."""
     x = np.random.default_rng(6).normal(size=(40, 6))
     pa.parquet.write_table(pa.table({f"feature {j}": x[:, j] for j in range(6)}), tmp_path / "x.parquet")
-    visit = Visit(browser, service.url)
-    page = visit.open("/s/gauge/try")
+    opened = visit()
+    page = opened.open("/s/gauge/try")
     reader: list[Any] = []
     page.route("**/hyparquet/index.js", lambda route: reader.append(route))
     page.set_input_files("#file", tmp_path / "x.parquet")
@@ -194,4 +194,3 @@ def test_points_of_a_file_are_scored_when_the_file_is_read(
     reader[0].continue_()
     page.get_by_role("button", name="Score").click()
     page.locator("p", has_text="Mean log density").wait_for()
-    visit.close()

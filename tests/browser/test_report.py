@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from browser.conftest import SCREENSHOTS
 from browser.test_views import LOOKS
-from harness.browser import Visit
+from harness.browser import Tab, Visit, new_context
 from shoal_service.cli import app
 
 pytestmark = pytest.mark.system
@@ -28,7 +28,8 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_report_is_accessible_and_asks_for_nothing(browser: Any, page_file: Path) -> None:
     address = page_file.as_uri()
-    visit = Visit(browser, address, bypass_csp=True)  # its policy forbids scripts, and axe-core is one
+    tab = Tab(new_context(browser, bypass_csp=True))  # its policy forbids scripts, and axe-core is one
+    visit = Visit(tab, address)
     visit.page.goto(address)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for look, (size, scheme) in LOOKS.items():
@@ -43,7 +44,7 @@ def test_a_report_is_accessible_and_asks_for_nothing(browser: Any, page_file: Pa
 
 def test_pictures_take_the_colours_of_the_scheme(browser: Any, page_file: Path) -> None:
     """And the policy of the page as it stands lets them."""
-    visit = Visit(browser, page_file.as_uri())
+    visit = Visit(Tab(new_context(browser)), page_file.as_uri())
     page = visit.page
     page.goto(page_file.as_uri())
     colour = "() => getComputedStyle(document.querySelector('#map svg text')).fill"

@@ -39,18 +39,14 @@ def reading(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def look(browser: Any, reading: RunningService) -> Iterator[Callable[[str], Visit]]:
-    made: list[Visit] = []
-
+def look(visit: Callable[..., Visit], reading: RunningService) -> Callable[[str], Visit]:
     def start(stream: str) -> Visit:
-        made.append(Visit(browser, reading.url))
-        made[-1].open(f"/s/{stream}/sources")
-        made[-1].page.get_by_role("button", name="Add a source").wait_for()
-        return made[-1]
+        made = visit(at=reading.url)
+        made.open(f"/s/{stream}/sources")
+        made.page.get_by_role("button", name="Add a source").wait_for()
+        return made
 
-    yield start
-    for one in made:
-        one.close()
+    return start
 
 
 def shown(service: RunningService, stream: str, headers: Any = None) -> dict[str, Any]:
@@ -200,32 +196,39 @@ def test_a_service_that_reads_no_files_says_so_in_the_form(
     assert shown(service, "gauge") == {}
 
 
-def test_a_key_that_may_only_read_sees_sources_and_is_told_what_it_may_not_do(browser: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def guarded(browser: Any, tmp_path: Path) -> Iterator[RunningService]:
+    """A service that needs keys."""
     running = RunningService(tmp_path / "data", {"admin_key": ADMIN})
     running.start()
     try:
-        WEB.put(f"{running.url}/streams/s", json={"n_features": 2}, headers=BEARER).raise_for_status()
-        body = {"kind": "redis-stream", "redis_url": "redis://:hush@example.invalid", "keys": ["k"], "enabled": False}
-        WEB.put(f"{running.url}/streams/s/sources/readings", json=body, headers=BEARER).raise_for_status()
-        key = WEB.post(f"{running.url}/keys", json={"name": "eyes", "scope": "read"}, headers=BEARER).json()["key"]
-        visit = Visit(browser, running.url)
-        visit.expected = ("403",)
-        visit.page.add_init_script(f"sessionStorage.setItem('shoal.key', '{key}')")
-        page = visit.open("/s/s/sources")
-        page.get_by_role("button", name="Resume readings").click()
-        page.locator(".stack > .error", has_text="The key may not do this").wait_for()
-        assert "hush" not in page.content()
-        assert visit.violations() == []
-        page.get_by_role("button", name="Delete readings").click()
-        page.get_by_label("Type readings to go on").fill("readings")
-        page.keyboard.press("Enter")
-        page.locator(".stack > .error", has_text="The key may not do this").wait_for()
-        dialog = form(page, "redis-stream", "more")
-        dialog.get_by_label("redis_url", exact=True).fill("redis://example.org")
-        dialog.get_by_label("keys", exact=True).fill("k")
-        dialog.get_by_role("button", name="Add the source").click()
-        dialog.locator(".error", has_text="The key may not do this").wait_for()
-        visit.close()
-        eventually(lambda: shown(running, "s", BEARER)["readings"]["enabled"] is False)
+        yield running
     finally:
         running.kill()
+
+
+def test_a_key_that_may_only_read_sees_sources_and_is_told_what_it_may_not_do(
+    guarded: RunningService, visit: Callable[..., Visit]
+) -> None:
+    WEB.put(f"{guarded.url}/streams/s", json={"n_features": 2}, headers=BEARER).raise_for_status()
+    body = {"kind": "redis-stream", "redis_url": "redis://:hush@example.invalid", "keys": ["k"], "enabled": False}
+    WEB.put(f"{guarded.url}/streams/s/sources/readings", json=body, headers=BEARER).raise_for_status()
+    key = WEB.post(f"{guarded.url}/keys", json={"name": "eyes", "scope": "read"}, headers=BEARER).json()["key"]
+    opened = visit(own=True, at=guarded.url)
+    opened.expected = ("403",)
+    opened.page.add_init_script(f"sessionStorage.setItem('shoal.key', '{key}')")
+    page = opened.open("/s/s/sources")
+    page.get_by_role("button", name="Resume readings").click()
+    page.locator(".stack > .error", has_text="The key may not do this").wait_for()
+    assert "hush" not in page.content()
+    assert opened.violations() == []
+    page.get_by_role("button", name="Delete readings").click()
+    page.get_by_label("Type readings to go on").fill("readings")
+    page.keyboard.press("Enter")
+    page.locator(".stack > .error", has_text="The key may not do this").wait_for()
+    dialog = form(page, "redis-stream", "more")
+    dialog.get_by_label("redis_url", exact=True).fill("redis://example.org")
+    dialog.get_by_label("keys", exact=True).fill("k")
+    dialog.get_by_role("button", name="Add the source").click()
+    dialog.locator(".error", has_text="The key may not do this").wait_for()
+    eventually(lambda: shown(guarded, "s", BEARER)["readings"]["enabled"] is False)

@@ -48,7 +48,7 @@ LOOKS = {"light": (DESK, "light"), "dark": (DESK, "dark"), "phone": (PHONE, "lig
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_accessible_and_fits_in_every_look(visit: Callable[..., Visit], name: str) -> None:
-    opened = visit()
+    opened = visit(walk=True)
     page = opened.open(VIEWS[name])
     page.locator(READY[name]).first.wait_for()
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def test_a_view_is_accessible_and_fits_in_every_look(visit: Callable[..., Visit]
 
 
 def test_the_list_tells_what_the_service_tells(visit: Callable[..., Visit], service: RunningService) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     row = page.locator("tr", has=page.locator("a:text-is('gauge')"))
     row.wait_for()
     told = WEB.get(f"{service.url}/streams/gauge").json()
@@ -80,7 +80,7 @@ def test_the_list_tells_what_the_service_tells(visit: Callable[..., Visit], serv
 def test_a_stream_is_made_changed_and_deleted_after_a_question(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.get_by_role("button", name="New stream").click()
     page.get_by_label("Name", exact=True).fill("tried")
     page.get_by_label("n_features").fill("2")
@@ -178,7 +178,7 @@ def test_of_many_streams_some_are_listed_and_any_is_found(visit: Callable[..., V
 def test_families_and_names_are_sent_as_entered_and_stay_when_other_settings_change(
     visit: Callable[..., Visit], service: RunningService, family: str, names: str, made: dict[str, Any]
 ) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.get_by_role("button", name="New stream").click()
     page.get_by_label("Name", exact=True).fill("kinds")
     assert "SHOAL_SOURCE" not in page.locator("dialog").inner_text()  # which are for sources alone
@@ -223,7 +223,7 @@ def test_the_form_asks_for_no_setting_that_is_only_shown(visit: Callable[..., Vi
 def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
-    page = visit().open("/s/gauge/map")
+    page = visit(walk=True).open("/s/gauge/map")
     page.locator(".tools .count", has_text="2,000 points").wait_for()
     page.locator("summary", has_text="as a table").focus()
     page.keyboard.press("Enter")
@@ -244,7 +244,7 @@ def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
 
 
 def test_the_map_follows_the_stream(visit: Callable[..., Visit], service: RunningService) -> None:
-    page = visit().open("/s/empty/map")
+    page = visit(walk=True).open("/s/empty/map")
     page.locator(".empty", has_text="The stream is empty").wait_for()
     body = {"points": [[float(i % 7), float(i % 3), 0.5 * i] for i in range(60)]}
     assert WEB.post(f"{service.url}/streams/empty/ingest", json=body).status_code == 202
@@ -308,7 +308,7 @@ def test_the_plane_stays_until_a_person_asks_for_another(visit: Callable[..., Vi
 
 
 def test_what_is_under_the_pointer_is_told_and_a_click_opens_it(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/s/gauge/map")
+    page = visit(walk=True).open("/s/gauge/map")
     page.locator(".tools .count", has_text="2,000 points").wait_for()
     box = page.locator(".map-box").bounding_box()
     tip = page.locator(".tip")
@@ -334,8 +334,13 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
         const {colourOf} = await import("/static/dashboard/colours.js");
         return [...Array(48).keys(), -1].map(id => colourOf(id < 0 ? undefined : id));
     }"""
-    first, again = (visit().open("/").evaluate(ask) for _ in range(2))
-    dark = visit(color_scheme="dark").open("/").evaluate(ask)
+    page = visit().open("/")
+    first = page.evaluate(ask)
+    page.reload()
+    again = page.evaluate(ask)
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    dark = page.evaluate(ask)
     for colours in (first, dark):
         assert len({*colours[:24]}) == 24
         assert colours[:24] == colours[24:48]
@@ -348,7 +353,7 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
 
 
 def test_long_names_on_the_map_neither_hide_one_another_nor_are_cut_at_its_edge(visit: Callable[..., Visit]) -> None:
-    placed = visit().open("/").evaluate(
+    placed = visit(walk=True).open("/").evaluate(
         """async (means) => {
             const [{placedNames}, {Viewport}] = await Promise.all(
                 ["map_draw", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
@@ -377,7 +382,7 @@ def test_points_of_one_feature_are_shown_by_when_they_came(
 ) -> None:
     put(service, "line", n_features=1, refinement=None)
     learn(service, "line", {"points": [[float(i % 3) * 9 + 0.01 * i] for i in range(90)]})
-    opened = visit()
+    opened = visit(walk=True)
     page = opened.open("/s/line/map")
     page.locator(".caption", has_text="when a point came").wait_for()
     assert page.get_by_label("Vertical feature").is_hidden()
@@ -436,7 +441,7 @@ ANSWERS = """async ([order]) => {
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_only_the_answer_for_the_chosen_plane_is_shown(visit: Callable[..., Visit], order: list[int]) -> None:
     """Two questions are asked: the second of three comes while the first has no answer."""
-    assert visit().open("/").evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
+    assert visit(walk=True).open("/").evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
 
 
 NEW_COMPONENTS = """async () => {
@@ -460,7 +465,7 @@ def test_components_that_are_newer_than_the_clusters_have_a_cluster_when_they_ar
     visit: Callable[..., Visit],
 ) -> None:
     """So they have its colour at once, and nothing is asked twice. For seconds after a refinement all were grey."""
-    assert visit().open("/").evaluate(NEW_COMPONENTS) == [[True, False], [3, 5], 1]
+    assert visit(walk=True).open("/").evaluate(NEW_COMPONENTS) == [[True, False], [3, 5], 1]
 
 
 def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
@@ -472,7 +477,7 @@ def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
     kind = rng.integers(2, size=600)
     cpu = np.array([20.0, 8000.0])[kind] + rng.normal(size=600)
     learn(service, "mixed", {"points": np.column_stack([cpu, rng.poisson(np.array([1, 30])[kind]), kind]).tolist()})
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.locator("td", has_text="gaussian + poisson + categorical, 3 features").wait_for()
     page.goto(f"{service.url}/#/s/mixed/map")
     page.locator(".caption", has_text="Each bar has a scale of its own").wait_for()
@@ -537,7 +542,10 @@ def test_components_without_a_map_get_their_colours_as_soon_as_the_clusters_are_
 def test_points_are_squares_in_the_colours_of_their_clusters(
     visit: Callable[..., Visit], density: int, scheme: str
 ) -> None:
-    first, lower, colours = visit(color_scheme=scheme).open("/").evaluate(SQUARES, [density, scheme])
+    opened = visit()
+    opened.page.emulate_media(color_scheme=scheme)
+    first, lower, colours = opened.open("/").evaluate(SQUARES, [density, scheme])
+    assert colours[0] == colour_of(0, dark=scheme == "dark")
     rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours])
 
     def at(pixels: dict[str, list[int]], x: int, y: int) -> list[np.ndarray]:
@@ -561,7 +569,7 @@ def test_points_are_squares_in_the_colours_of_their_clusters(
 def test_the_point_under_the_pointer_is_the_nearest(visit: Callable[..., Visit]) -> None:
     rng = np.random.default_rng(4)
     points, places = rng.uniform(0, 100, size=(300, 2)), rng.uniform(0, 400, size=(200, 2))
-    found = visit().open("/").evaluate(
+    found = visit(walk=True).open("/").evaluate(
         """async ([points, places]) => {
             const [{under}, {Viewport}] = await Promise.all(
                 ["hover", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
@@ -581,7 +589,8 @@ def test_the_point_under_the_pointer_is_the_nearest(visit: Callable[..., Visit])
 
 
 def test_no_table_scrolls_sideways_on_a_phone(visit: Callable[..., Visit]) -> None:
-    opened = visit(viewport=PHONE)
+    opened = visit(walk=True)
+    opened.page.set_viewport_size(PHONE)
     for place in ("/s/gauge/map", "/s/gauge/life"):
         page = opened.open(place)
         page.locator("details.table-of-map summary", has_text=re.compile(r"^\d")).click()
@@ -599,7 +608,8 @@ def test_long_names_in_other_scripts_fit_a_phone_and_are_cut_at_their_own_end(
     learn(service, "scripts", {"points": np.random.default_rng(0).normal(size=(300, 2)).tolist()})
     (component,) = WEB.get(f"{service.url}/streams/scripts/components").json()["components"]
     WEB.patch(f"{service.url}/streams/scripts/components/{component['id']}", json={"label": arabic}).raise_for_status()
-    opened = visit(viewport=PHONE)
+    opened = visit(own=True)
+    opened.page.set_viewport_size(PHONE)
     opened.page.add_init_script(
         "const fill = CanvasRenderingContext2D.prototype.fillText; window.written = [];"
         "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
@@ -618,7 +628,7 @@ def test_long_names_in_other_scripts_fit_a_phone_and_are_cut_at_their_own_end(
 
 
 def test_charts_without_a_series_are_low_and_stand_last(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/s/gauge/time")
+    page = visit(walk=True).open("/s/gauge/time")
     page.locator(".chart .uplot").first.wait_for()
     waiting = page.locator(".chart", has_text="Mass of clusters").bounding_box()
     drawn = page.locator(".chart", has_text="Clusters among recent points").bounding_box()

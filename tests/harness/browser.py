@@ -41,14 +41,19 @@ def running_browser() -> Iterator[Any]:
             browser.close()
 
 
-class Tab:
-    """A page that visits use one after another. Opening one costs three times what a view in it does."""
+def new_context(browser: Any, **settings: Any) -> Any:
+    """What pages share: settings, cookies, and a cache of the files that they have read and compiled."""
+    return browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **settings})
 
-    def __init__(self, browser: Any, **context: Any) -> None:
+
+class Tab:
+    """A page that visits use one after another."""
+
+    def __init__(self, context: Any) -> None:
         self.visit: Visit | None = None
         """Who uses it now."""
-        self.context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **context})
-        self.page = self.context.new_page()
+        self.context = context
+        self.page = context.new_page()
         self.page.set_default_timeout(120_000)
         self.page.on("console", lambda message: self._heard(message.type, message.text))
         self.page.on("pageerror", lambda error: self._heard("error", str(error)))
@@ -68,31 +73,33 @@ class Tab:
             setattr(self.page, lasting, refuse)
 
     def leave(self) -> None:
-        """End what its visit has begun, and forget what it has kept."""
+        """Forget what the visit has kept, but keep the document: the next visit can go on from there."""
         if self.page.url.startswith("http"):
             self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
         self.visit = None
         self.page.unroute_all(behavior="ignoreErrors")
-        self.page.goto("about:blank")
         self.context.clear_cookies()
         self.page.set_viewport_size(DESK)
         self.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+    def empty(self) -> None:
+        """End what visits have begun."""
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
 
 
 class Visit:
     """One page of a service, with what a reader of its console and of its requests would see."""
 
-    def __init__(self, browser: Any, url: str, tab: Tab | None = None, **context: Any) -> None:
-        """In a page of its own, unless a `tab` is given."""
+    def __init__(self, tab: Tab, url: str) -> None:
         self.url = url
         self.complaints: list[str] = []
         self.requested: list[str] = []
         self.expected: tuple[str, ...] = ()
         """Parts of complaints that belong to the test."""
-        self._own = tab is None
-        self._tab = Tab(browser, **context) if tab is None else tab
-        self._tab.visit = self
-        self.page = self._tab.page
+        self._tab = tab
+        tab.visit = self
+        self.page = tab.page
 
     def open(self, where: str) -> Any:
         """Open a place of the dashboard, given by what follows `#`."""
@@ -101,10 +108,7 @@ class Visit:
 
     def close(self) -> None:
         """End the visit. Fails if the page complained, or asked another host for anything."""
-        if self._own:
-            self._tab.context.close()
-        else:
-            self._tab.leave()
+        self._tab.leave()
         bad = [text for text in self.complaints if not any(part in text for part in self.expected)]
         assert not bad, bad
         elsewhere = [url for url in self.requested if not url.startswith((self.url, "data:", "blob:"))]
