@@ -1,7 +1,7 @@
 """A browser, and a service with streams of several kinds, for each file of tests."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,17 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def service(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service with the streams `gauge` (six features, keys), `words` (counts) and `empty`."""
+    with dashboard(tmp_path_factory) as running:
+        fill(running)
+        yield running
+
+
+@contextmanager
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service that runs, without any stream."""
     running = RunningService(tmp_path_factory.mktemp("dashboard") / "data")
     running.start()
     try:
-        fill(running)
         yield running
     finally:
         running.kill()

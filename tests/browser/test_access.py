@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from browser.conftest import learn, put
+from browser.conftest import dashboard, learn, put
 from harness.browser import Visit
 from harness.running_service import RunningService
 from harness.web import WEB
@@ -15,6 +15,14 @@ pytestmark = pytest.mark.system
 
 ADMIN = "the-admin-key-of-these-tests"
 BEARER = {"Authorization": f"Bearer {ADMIN}"}
+
+
+@pytest.fixture(scope="module")
+def service(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service with the stream `gauge`, which is empty."""
+    with dashboard(tmp_path_factory) as running:
+        put(running, "gauge", n_features=6)
+        yield running
 
 
 @pytest.fixture(scope="module")

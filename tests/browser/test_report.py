@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     rng = np.random.default_rng(8)
-    x = np.array([[0, 0, 0], [12, 0, 3], [0, 12, -9]])[rng.integers(3, size=600)] + rng.normal(size=(600, 3))
+    x = np.array([[0, 0, 0], [12, 0, 3], [0, 12, -9]])[rng.integers(3, size=240)] + rng.normal(size=(240, 3))
     np.save(folder / "x.npy", x)
     said = CliRunner().invoke(app, ["report", str(folder / "x.npy"), "-o", str(folder / "report.html"), "-n", "2"])
     assert said.exit_code == 0, said.output

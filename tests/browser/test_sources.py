@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from browser.conftest import SCREENSHOTS
+from browser.conftest import SCREENSHOTS, dashboard, put
 from browser.test_views import LOOKS
 from harness.browser import Visit
 from harness.running_service import RunningService
@@ -21,13 +21,21 @@ BEARER = {"Authorization": f"Bearer {ADMIN}"}
 
 
 @pytest.fixture(scope="module")
+def service(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service with the stream `gauge`, that reads no files."""
+    with dashboard(tmp_path_factory) as running:
+        put(running, "gauge", n_features=6)
+        yield running
+
+
+@pytest.fixture(scope="module")
 def reading(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service that may read files and connect anywhere, with the streams `one` and `two`."""
     folder = tmp_path_factory.mktemp("reading")
     files = folder / "files"
     files.mkdir()
     (files / "rows.ndjson").write_text("[0, 1]\n[2, 3]\n[4, 5]\n")
-    (files / "bad.ndjson").write_text('["no"]\n')
+    (files / ATTACK).write_text('["no"]\n')
     running = RunningService(folder / "data", {"source_files": files, "source_allow_private": True})
     running.start()
     try:
@@ -80,12 +88,10 @@ def test_a_source_is_added_paused_by_keyboard_resumed_and_deleted(
     told = shown(reading, "one")["rows"]
     cells = row.locator("td").all_inner_texts()
     assert cells[0].split("\n") == ["file: rows.ndjson", f"rows.ndjson at {told['positions'][0]['position']}"]
-    for name in ("bad", "hostile"):
-        body = {"kind": "file", "path": "bad.ndjson" if name == "bad" else ATTACK}
-        WEB.put(f"{reading.url}/streams/one/sources/{name}", json=body).raise_for_status()
-    page.locator("tr", has_text="bad").locator(".state-failed").wait_for()
-    assert "It is tried again" in page.locator("tr", has_text="bad.ndjson").locator(".error").inner_text()
-    page.locator("tr", has_text=ATTACK).wait_for()
+    WEB.put(f"{reading.url}/streams/one/sources/hostile", json={"kind": "file", "path": ATTACK}).raise_for_status()
+    failed = page.locator("tr", has_text=ATTACK)
+    failed.locator(".state-failed").wait_for()
+    assert "It is tried again" in failed.locator(".error").inner_text()
     assert page.evaluate("[window.hit ?? null, document.querySelectorAll('main img').length]") == [None, 0]
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for name, (size, scheme) in LOOKS.items():
@@ -112,7 +118,7 @@ def test_a_source_is_added_paused_by_keyboard_resumed_and_deleted(
     question.get_by_label("Type rows to go on").fill("rows")
     page.keyboard.press("Enter")
     row.wait_for(state="detached")
-    assert set(shown(reading, "one")) == {"bad", "hostile"}
+    assert set(shown(reading, "one")) == {"hostile"}
     told = WEB.get(f"{reading.url}/streams/one/sources").json()
     assert [one for one in told["sources"] if one["source"] == "rows"] == []
 

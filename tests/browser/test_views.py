@@ -537,6 +537,7 @@ def test_components_without_a_map_get_their_colours_as_soon_as_the_clusters_are_
     page.wait_for_function("grey => document.querySelector('.card .swatch').style.background !== grey", arg=grey)
 
 
+@pytest.mark.short_form("light-1", "dark-2")
 @pytest.mark.parametrize("density", [1, 2])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_points_are_squares_in_the_colours_of_their_clusters(
