@@ -134,7 +134,7 @@ def test_a_long_vocabulary_needs_memory_by_the_words(family):
         "poisson": families.GammaPoisson(np.full(d, 0.01), 1.0),
     }[family]
     tracemalloc.start()
-    model = StreamingDPMixture(family, prior=prior, max_components=8, warmup_points=200).fit(x)
+    model = StreamingDPMixture(family, prior=prior, max_components=8, warmup_points=400).fit(x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32e6
@@ -156,7 +156,7 @@ def test_a_long_vocabulary_needs_memory_by_the_words(family):
     ),
 )
 def test_every_batch_engine_takes_counts(family, method):
-    x, y = counted(family, 120)
+    x, y = counted(family, 80)
     settings = {"n_samples": 20, "burn_in": 20} if ENGINES[method].is_sampler else {}
     dense, sparse = (DPMixture(family, method, random_state=0, **settings).fit(form) for form in (x, csr_matrix(x)))
     assert_array_equal(dense.labels_, sparse.labels_)

@@ -82,10 +82,10 @@ def test_a_refined_stream_with_a_half_life_is_the_same_for_any_cut(family: str) 
 
 @NOT_CONJUGATE
 def test_nothing_is_refined_and_asking_for_it_says_why(family: str) -> None:
-    x, _ = rows(family, 150)
-    model = StreamingDPMixture(family, warmup_points=100, refinement="auto").fit(x)
+    x, _ = rows(family, 100)
+    model = StreamingDPMixture(family, warmup_points=64, refinement="auto").fit(x)
     assert all(event.kind in ("born", "refined", "pruned") for event in model.events_)
-    assert not [event for event in model.events_ if event.kind == "refined" and event.offset > 100]
+    assert not [event for event in model.events_ if event.kind == "refined" and event.offset > 64]
     with pytest.raises(RefinementError, match=rf"{family}.*not conjugate.*default, sva, sva-pm"):
         model.refine()
 

@@ -24,7 +24,7 @@ HOLED[:, 0] = np.where(np.isnan(HOLED).all(axis=1), X[:, 0], HOLED[:, 0])
 def test_a_missing_value_is_refused_unless_asked_for() -> None:
     with pytest.raises(ValueError, match="NaN"):
         StreamingDPMixture().fit(HOLED)
-    fitted = StreamingDPMixture(warmup_points=300).fit(X[:400])
+    fitted = StreamingDPMixture(warmup_points=300, refinement=None).fit(X[:400])
     with pytest.raises(ValueError, match="NaN"):
         fitted.partial_fit(HOLED[400:])
     with pytest.raises(ValueError, match="NaN"):
@@ -89,7 +89,7 @@ def test_mixed_columns_without_marginals_name_the_row() -> None:
 
 
 def test_what_a_hole_means_is_part_of_the_stream() -> None:
-    fitted = StreamingDPMixture(warmup_points=300).fit(X)
+    fitted = StreamingDPMixture(warmup_points=300, refinement=None).fit(X)
     fitted.missing = "marginal"
     with pytest.raises(SettingError, match="missing cannot change"):
         fitted.partial_fit(HOLED)
@@ -124,8 +124,8 @@ def test_a_masked_value_is_a_missing_one() -> None:
     for model in (StreamingDPMixture(), DPMixture()):
         with pytest.raises(NotFiniteError, match=f"row {row} holds NaN"):
             model.fit(masked[:300])
-    settings = {"missing": "marginal", "warmup_points": 100, "refinement": None}
-    model, same = (StreamingDPMixture(**settings).fit(x[:200]) for x in (masked, HOLED))
+    settings = {"missing": "marginal", "warmup_points": 60, "refinement": None}
+    model, same = (StreamingDPMixture(**settings).fit(x[:120]) for x in (masked, HOLED))
     np.testing.assert_array_equal(model.score_samples(masked[300:400]), same.score_samples(HOLED[300:400]))
 
 

@@ -117,17 +117,17 @@ def test_where_it_cannot_it_says_so(rows: tuple[np.ndarray, np.ndarray]) -> None
 
 
 def test_random_state(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    x = rows[0][:250]
+    x = rows[0][:130]
 
     def model_of(state: Any) -> StreamingDPMixture:
-        return StreamingDPMixture(random_state=state, warmup_points=100)
+        return StreamingDPMixture(random_state=state, warmup_points=60)
 
-    plain = _bytes(StreamingDPMixture(warmup_points=100).fit(x))
+    plain = _bytes(StreamingDPMixture(warmup_points=60).fit(x))
     assert _bytes(model_of(0).fit(x)) == plain
     assert model_of(5).fit(x[:50])._fitted.state.settings.seed == 5
-    model = model_of(np.random.RandomState(3)).fit(x[:150])
+    model = model_of(np.random.RandomState(3)).fit(x[:90])
     seed = model._fitted.state.settings.seed
-    assert model.partial_fit(x[150:])._fitted.state.settings.seed == seed > 0
+    assert model.partial_fit(x[90:])._fitted.state.settings.seed == seed > 0
     again = model_of(np.random.RandomState(3)).fit(x)
     assert _bytes(again) == _bytes(model)
     file = io.BytesIO()

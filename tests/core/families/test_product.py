@@ -109,8 +109,8 @@ def test_columns_of_one_kind_alone_do_not_tell_them_apart(columns, family):
 
 @pytest.mark.parametrize("refinement", [None, "auto"])
 def test_a_stream_of_mixed_columns_is_told_apart(refinement):
-    x, kind = mixed(450)
-    model = StreamingDPMixture(SPEC, refinement=refinement, warmup_points=200).fit(x)
+    x, kind = mixed(300)
+    model = StreamingDPMixture(SPEC, refinement=refinement, warmup_points=100).fit(x)
     assert adjusted_rand_score(kind, model.predict(x)) > 0.9
     again = pickle.loads(pickle.dumps(model))
     assert again._fitted.to_bytes() == model._fitted.to_bytes()

@@ -233,12 +233,12 @@ def test_settings_out_of_range_are_refused():
 
 def test_the_bound_rises_with_every_refinement_until_nothing_changes():
     rng = np.random.default_rng(4)
-    z = rng.integers(6, size=1_200)
-    x = np.empty((1_200, 16))
+    z = rng.integers(6, size=700)
+    x = np.empty((700, 16))
     m = unit(rng, 6, 16)
     for j in range(6):
         x[z == j] = drawn(m[j : j + 1], np.array([30.0]), int((z == j).sum()), rng)[0]
-    model = StreamingDPMixture("von_mises_fisher", refinement=None).fit(x)
+    model = StreamingDPMixture("von_mises_fisher", refinement=None, warmup_points=300).fit(x)
     bounds = []
     for _ in range(3):
         report = model.refine()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,12 @@ def rows_of(family: str, n: int) -> np.ndarray:
 
 @pytest.fixture
 def snapshot(family_name: str) -> MixtureSnapshot:
-    """Of a stream that was learnt, past its warm-up, and has lost a component."""
+    """Of a stream that was learnt, past its warm-up, and has lost a component. Nothing of it can be written."""
+    return learnt_once(family_name)
+
+
+@cache
+def learnt_once(family_name: str) -> MixtureSnapshot:
     settings = StreamSettings(n_features=3, family=family_name, warmup_points=100, half_life=1e4 / 3)  # type: ignore[arg-type]
     state, _ = assimilate_inplace(initial_state(settings), rows_of(family_name, 300))
     first = np.arange(state.n_components) == 0

@@ -35,6 +35,7 @@ def test_replayed_events_give_the_live_components(
     x, _ = stream.nine(n, seed=seed, spacing=3.0)
     x[n // 2 :] += 2.0  # something to be born and something to die
     chosen = {"warmup_points": n // 5, **WAYS[way]}
+    chosen["refinement"] = None if n == SHORT[0][3] else "auto"
     if "prior" in chosen:
         chosen["prior"] = stream.prior(family, 2, 1.0, 20.0)
     run = stream.feed(stream.settings(n_features=2, family=family, **chosen), x, 613)

@@ -177,7 +177,7 @@ def test_a_new_cluster_beside_an_archived_one_has_a_new_id(
 def test_the_archive_is_bounded_and_drops_the_oldest(stream: SimpleNamespace) -> None:
     rng = np.random.default_rng(3)
     places = 40.0 * np.arange(8)
-    parts = [np.column_stack([places[k] + rng.normal(size=400), rng.normal(size=400)]) for k in range(8)]
+    parts = [np.column_stack([places[k] + rng.normal(size=250), rng.normal(size=250)]) for k in range(8)]
     prior = stream.prior("gaussian", 2, 1.0, 1e5)
     x = np.concatenate(parts)
     few = stream.settings(n_features=2, prior=prior, half_life=60.0, max_archived=3)
@@ -186,7 +186,7 @@ def test_the_archive_is_bounded_and_drops_the_oldest(stream: SimpleNamespace) ->
     retired = state.archive.retired_at
     assert len(retired) == 3
     assert (np.diff(retired) >= 0).all()
-    assert retired[0] > 400 * 5
+    assert retired[0] > 250 * 5
     from shoal.sequential import apply_settings_inplace
 
     state, _ = apply_settings_inplace(state, replace(few, max_archived=1))
@@ -199,12 +199,12 @@ def test_of_many_archived_components_the_one_that_is_near_returns(stream: Simple
     """More of them than are compared: by their places, the right one is among those that are."""
     rng = np.random.default_rng(4)
     turns = [*range(8), back]
-    x = np.concatenate([np.column_stack([40.0 * k + rng.normal(size=400), rng.normal(size=400)]) for k in turns])
+    x = np.concatenate([np.column_stack([40.0 * k + rng.normal(size=250), rng.normal(size=250)]) for k in turns])
     far = stream.settings(n_features=2, prior=stream.prior("gaussian", 2, 1.0, 1e5), half_life=60.0)
-    before = stream.feed(far, x[:3_200])
+    before = stream.feed(far, x[:2_000])
     archived = before.state.archive.ids.tolist()
     assert len(archived) == 7
-    assert [children for _, children in returns(stream.feed(before.state, x[3_200:]))] == [(archived[back],)]
+    assert [children for _, children in returns(stream.feed(before.state, x[2_000:]))] == [(archived[back],)]
 
 
 def test_a_light_component_is_not_archived(stream: SimpleNamespace) -> None:
