@@ -321,6 +321,8 @@ async def test_past_its_byte_budget_the_log_takes_no_more_for_now(start: Any, mo
         return apply_inplace(*arguments)
 
     async with start(log_budget_bytes=1 << 20) as running:
+        settings = {"n_features": 16, "family": "gaussian", "refinement": None}
+        await running.http.put("/streams/default", json=settings)
         await running.learn([[0.0] * 16])
         monkeypatch.setattr(thread, "apply_inplace", stuck)
         body = npy(np.ones((7_000, 16)))

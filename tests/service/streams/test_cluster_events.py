@@ -55,7 +55,7 @@ def after(events: list[tuple[Any, ...]]) -> set[int]:
 
 async def test_events_of_clusters_lead_to_the_clusters_of_the_view(running: Any) -> None:
     running.begin(checkpoint_interval_s=3600)
-    await running.registry.create("default", {"n_features": 2, "refinement": None})
+    await running.registry.create("default", {"n_features": 2, "family": "gaussian", "refinement": None})
     x, rng, seen = points(), random.Random(1), []
     for start, stop in [(0, 700), (700, 1_024), (1_024, 2_048), (2_048, 4_096), (4_096, 5_000), (5_000, 8_192)]:
         await running.registry.ingest("default", Points(x[start:stop]))

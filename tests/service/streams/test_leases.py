@@ -19,7 +19,7 @@ from shoal_service.streams.shared.lease_manager import ranked
 
 pytestmark = pytest.mark.redis
 
-STREAMS = 60
+STREAMS = 30
 LEASE_S = 2.0
 """Longer than a thread of a busy machine waits for its turn: who may not lose a lease does not."""
 SETTINGS = StreamSettings(n_features=2).to_json().encode()

@@ -32,7 +32,7 @@ async def told(registry: Any) -> list[tuple[Any, ...]]:
 
 
 async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -> None:
-    settings = {"n_features": 2, "refinement": None, "novelty_rate": 0.005}
+    settings = {"n_features": 2, "family": "gaussian", "refinement": None, "novelty_rate": 0.005}
     running.begin(checkpoint_interval_s=3600)
     await running.registry.create("default", settings)
     x, rng = drifting(), random.Random(1)
@@ -67,6 +67,7 @@ async def test_a_change_is_told_once_and_a_replay_tells_the_same(running: Any) -
 
 async def test_another_state_begins_its_scores_again(running: Any) -> None:
     running.begin()
+    await running.registry.create("default", {"n_features": 2, "family": "gaussian", "refinement": None})
     x = drifting()[:3_000]
     await running.registry.ingest("default", Points(x))
     _, checkpoint = await running.registry.snapshot("default", min_offset=3_000, timeout_s=120)
