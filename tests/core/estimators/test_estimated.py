@@ -42,8 +42,8 @@ NOT_CONJUGATE = pytest.mark.parametrize("family", [OWN], indirect=True)
 
 
 def test_two_components_are_found_and_kept_through_a_file(family: str, tmp_path: Any) -> None:
-    x, labels = rows(family, 180)
-    model = StreamingDPMixture(family, warmup_points=100).partial_fit(x[:150]).partial_fit(x[150:])
+    x, labels = rows(family, 140)
+    model = StreamingDPMixture(family, warmup_points=64).partial_fit(x[:90]).partial_fit(x[90:])
     first, second = np.argsort(-model.masses_)[:2]
     assert model.masses_[[first, second]].sum() > 0.97 * len(x)
     ids = model.predict(x)

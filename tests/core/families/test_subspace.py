@@ -158,13 +158,13 @@ def test_priors_for_rows_of_fewer_directions_than_wanted(rows: np.ndarray) -> No
 
 def test_stream_of_embeddings_finds_their_clusters_and_survives_a_restart() -> None:
     """The warm-up chooses the subspace; a model that was saved and loaded has it, and learns on with the same bits."""
-    x, z = unit_vectors(4_000, 96, 12, 7)
-    model = StreamingDPMixture("subspace").partial_fit(x[:2_500])
+    x, z = unit_vectors(2_500, 96, 12, 7)
+    model = StreamingDPMixture("subspace").partial_fit(x[:1_300])
     twin = pickle.loads(pickle.dumps(model))
     for one in (model, twin):
-        one.partial_fit(x[2_500:3_000])
-    held = x[3_000:]
-    assert adjusted_rand_score(z[3_000:], model.predict(held)) > 0.99
+        one.partial_fit(x[1_300:1_700])
+    held = x[1_700:]
+    assert adjusted_rand_score(z[1_700:], model.predict(held)) > 0.99
     assert_array_equal(model.score_samples(held), twin.score_samples(held))
     assert model.means_.shape == (len(model.component_ids_), 96)
 

@@ -32,7 +32,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-FEWER = {"warm-up as long as the stream": 300, "many components": 1_300}
+FEWER = {"warm-up as long as the stream": 300, "many components": 1_300, "every point decays": 1_200}
 """Points of streams that cost more for each."""
 SHORT = [
     ("plain", None),
