@@ -5,6 +5,7 @@ process of its own as before, with its own environment, log and exit code. What 
 those in `IMPORTED_UNDER`: where a server has others there, it must be started from nothing.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -48,6 +49,7 @@ class Preforked:
         """`program`: a script that runs in the place of `shoal`. `network`: the file of the network namespace that the
         server is in, if not that of this process."""
         asked = {
+            "folder": str(Path.cwd()),
             "arguments": arguments,
             "environment": dict(environment),
             "log": str(log),
@@ -82,6 +84,36 @@ class Preforked:
         self.send_signal(signal.SIGKILL)
 
 
+def forked_command() -> Path:
+    """A program named `shoal` for shells: a fork, too, with the files, the folder and the environment of its caller.
+
+    It passes signals on.
+    """
+    _parent()
+    return _folder() / "bin" / "shoal"
+
+
+_COMMAND = """\
+import json, os, signal, socket, sys, time
+link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+link.connect({place!r})
+asked = dict(arguments=sys.argv[1:], environment=dict(os.environ), folder=os.getcwd(), program=None, network=None)
+socket.send_fds(link, [json.dumps(asked).encode()], [0, 1, 2])
+pid = json.loads(link.recv(100))
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+code = None
+while code is None:
+    time.sleep(0.01)
+    link.send(json.dumps(dict(ended=pid)).encode())
+    code = json.loads(link.recv(100))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
 def can_fork_for(environment: Mapping[str, str]) -> bool:
     """Whether a server with this environment imports what one with the environment of this process does."""
     return sys.platform == "linux" and _imported_under(environment) == _imported_under(_environment())
@@ -107,7 +139,7 @@ class _Parent:
     """A connection to the process that forks. All processes of one run of tests share it, and it ends with the run."""
 
     def __init__(self) -> None:
-        folder = Path(tempfile.gettempdir()) / f"shoal-forks-{os.environ[RUN]}"
+        folder = _folder()
         folder.mkdir(mode=0o700, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
@@ -129,6 +161,10 @@ class _Parent:
         with self._lock:
             self._socket.send(json.dumps(question).encode())
             return json.loads(self._socket.recv(_MOST_BYTES))
+
+
+def _folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"shoal-forks-{os.environ[RUN]}"
 
 
 def _start(folder: Path) -> None:
@@ -191,7 +227,10 @@ def _main(folder: Path, run: int) -> None:
     assert threading.active_count() == 1, "a fork has none of the threads"
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    place = folder / "socket"
+    place, command = folder / "socket", folder / "bin" / "shoal"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f"#!{sys.executable} -IS\n" + _COMMAND.format(place=str(place)))
+    command.chmod(0o755)
     place.unlink(missing_ok=True)  # of a process that was killed
     listener.bind(str(place))
     listener.listen()
@@ -202,23 +241,28 @@ def _main(folder: Path, run: int) -> None:
         for one in ready:
             if one is listener:
                 connections.append(one.accept()[0])
-            elif message := one.recv(_MOST_BYTES):
-                question = json.loads(message)
-                if "ended" in question:
-                    pid, status = os.waitpid(question["ended"], os.WNOHANG)
-                    answer = os.waitstatus_to_exitcode(status) if pid else None
-                elif (answer := os.fork()) == 0:
-                    for other in [listener, *connections]:
-                        other.close()
-                    _become(question)
-                    if question["program"] is not None:
-                        runpy.run_path(question["program"], run_name="__main__")
-                        sys.exit()
-                    sys.exit(shoal_service.entry.main())
-                one.send(json.dumps(answer).encode())
-            else:
+                continue
+            message, files, _, _ = socket.recv_fds(one, _MOST_BYTES, 3)
+            if not message:
                 connections.remove(one)
                 one.close()
+                continue
+            question = json.loads(message)
+            if "ended" in question:
+                pid, status = os.waitpid(question["ended"], os.WNOHANG)
+                answer = os.waitstatus_to_exitcode(status) if pid else None
+            elif (answer := os.fork()) == 0:
+                for other in [listener, *connections]:
+                    other.close()
+                _become(question, files)
+                if question["program"] is not None:
+                    runpy.run_path(question["program"], run_name="__main__")
+                    sys.exit()
+                sys.exit(shoal_service.entry.main())
+            for file in files:
+                os.close(file)
+            with contextlib.suppress(OSError):  # who asked may have been killed
+                one.send(json.dumps(answer).encode())
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -230,14 +274,16 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _become(question: dict[str, Any]) -> None:
-    """Take on the files, the environment and the arguments of the server asked for."""
+def _become(question: dict[str, Any], files: list[int]) -> None:
+    """Take on the files, the environment and the arguments of the process asked for."""
     if question["network"]:
         enter_network(Path(question["network"]))
-    log = os.open(question["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    if not files:
+        log = os.open(question["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        files = [os.open(os.devnull, os.O_RDONLY), log, log]
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.chdir(question["folder"])
     os.environ.clear()
     os.environ.update(question["environment"])
     sys.argv = ["shoal", *question["arguments"]]

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.preforked import forked_command
 from harness.running_service import RunningService
 from harness.web import WEB
 from shoal_service.store import inspect_store
@@ -35,7 +35,7 @@ def view(service: RunningService, offset: int, stream: str = "default") -> dict[
 
 
 def shoal(*arguments: object) -> str:
-    command = [str(Path(sys.executable).with_name("shoal")), *map(str, arguments)]
+    command = [str(forked_command()), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=570, env=os.environ)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from harness.preforked import forked_command
 from harness.running_service import RunningService
 from harness.terminal import in_a_terminal, same, steps
 from harness.web import WEB
@@ -275,7 +276,7 @@ def folder(tmp_path: Path) -> Path:
 
 def environment(service: RunningService) -> dict[str, str]:
     made = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{forked_command().parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SHOAL_PORT": str(service.port),
         "ADMIN_KEY": "none",
         "OMP_NUM_THREADS": "1",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.preforked import forked_command
 from harness.running_service import RunningService
 from harness.terminal import in_a_terminal, same, steps
 from harness.waiting import eventually
@@ -30,7 +31,7 @@ def test_the_tour_prints_what_the_readme_says(start_service: Callable[..., Runni
     service = start_service()
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{forked_command().parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SHOAL_PORT": str(service.port),
         "SHOAL_URL": service.url,
         "OMP_NUM_THREADS": "1",
