@@ -111,7 +111,7 @@ async def test_a_replay_of_the_whole_log_gives_the_same(
     assert await final(running.registry) == expected
 
 
-@pytest.mark.parametrize("moments_begun", [(0, 5), longer(range(7))], ids=["two", "all"])
+@pytest.mark.parametrize("moments_begun", [(2,), longer(range(7))], ids=["one", "all"])
 def test_a_replay_from_any_moment_chooses_the_same_family(moments_begun: Sequence[int]) -> None:
     """The automatic family is chosen within the fifth entry. State and monitor are the same to the bit, whichever
     checkpoint a replay starts from, and with one written and read again behind every second entry."""
