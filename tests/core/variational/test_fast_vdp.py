@@ -188,7 +188,7 @@ def test_nine_of_nine_on_a_grid():
     family = type(FAMILIES["gaussian"])([4.0, 4.0], 0.01, 4.0, 4.0 * np.eye(2))
     x, _ = grid_points(2_000, 0)
     fit = fit_fast_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
-    points = fit_vdp(family, x, concentration=1.0, rng=np.random.default_rng(0))
+    points = fit_vdp(family, x, concentration=1.0, moves="paper", rng=np.random.default_rng(0))
     assert np.sum(fit.stats[0] > 100) >= 9
     assert 1.0 <= fit.elbo / points.elbo < 1.05
 

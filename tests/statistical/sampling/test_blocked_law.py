@@ -129,7 +129,7 @@ def limit(runs: int) -> float:
 )
 @pytest.mark.short_form("shared-200")
 def test_sampler_keeps_the_joint_law(one_family: AnyFamily, runs: int) -> None:
-    """The sampler is the same for every family. The ranks below have the two others in their short form."""
+    """The sampler is the same for every family."""
     assert worst_score(one_family, ours, runs, seed=301) < limit(runs)
 
 
@@ -192,21 +192,16 @@ def least_p_value(ranks: np.ndarray) -> float:
     return float(6 * min(shapes.min(), 2 * norm.sf(np.abs(shift)).min()))
 
 
-@pytest.mark.parametrize(
-    ("one_family", "runs"),
-    [
-        *((form, 100) for form in ("diagonal", "spherical")),
-        *(pytest.param(form, 5_000, marks=pytest.mark.slow) for form in FORMS),
-    ],
-    indirect=["one_family"],
-)
-@pytest.mark.short_form("diagonal-100")
-def test_ranks_of_the_truth_are_uniform(one_family: AnyFamily, runs: int) -> None:
-    assert least_p_value(np.array(list(islice(ranks_of(one_family, ours, seed=303), runs)))) > FALSE_ALARM
+@pytest.mark.slow
+@pytest.mark.parametrize("one_family", FORMS, indirect=True)
+def test_ranks_of_the_truth_are_uniform(one_family: AnyFamily) -> None:
+    """The joint law above, and all labellings of six points in `tests/core/sampling/test_blocked.py`, have short
+    forms."""
+    assert least_p_value(np.array(list(islice(ranks_of(one_family, ours, seed=303), 5_000)))) > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.short_form("counts forgotten")
 def test_broken_samplers_have_other_ranks(world: SimpleNamespace, fault: str) -> None:
     """At a hundredth of the false-alarm rate, within 400 runs; looked for after each fifty of the first, then twice."""
     ranks, drawn = ranks_of(world.spherical, broken(fault), seed=304), []
