@@ -116,7 +116,7 @@ def test_keys_payloads_and_names_are_text_and_never_markup(
         "hostile",
         {"points": points, "keys": [f"{attack}{i}" for i in range(5)], "payloads": [{attack: attack}] * 5},
     )
-    page = visit().open("/s/hostile/map")
+    page = visit(walk=True).open("/s/hostile/map")
     page.locator(".tools .count", has_text="5 points").wait_for()
     page.locator("summary", has_text="as a table").click()
     page.locator(".table-of-map tbody button").first.click()

@@ -111,7 +111,7 @@ def test_scores_are_those_of_the_service(page: Any, service: RunningService) -> 
 
 def test_columns_are_put_in_the_order_of_the_features(visit: Callable[..., Visit], service: RunningService) -> None:
     put(service, "named", feature_names=["cpu", "mem"])
-    opened = visit()
+    opened = visit(walk=True)
     page = opened.open("/s/named/try")
     page.locator(".state.live").wait_for()
     page.locator("#points").fill("mem,note,cpu\n10,a,1\n20,b,2\n")

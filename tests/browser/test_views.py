@@ -213,11 +213,12 @@ def test_a_refused_setting_is_told_in_the_form(visit: Callable[..., Visit]) -> N
 
 
 def test_the_form_asks_for_no_setting_that_is_only_shown(visit: Callable[..., Visit]) -> None:
-    page = visit().open("/")
+    page = visit(walk=True).open("/")
     page.get_by_role("button", name="New stream").click()
     page.locator("dialog summary").click()
     assert page.get_by_label("window", exact=True).count() == 1
     assert page.get_by_label("family_requested").count() == page.get_by_label("family_reason").count() == 0
+    page.keyboard.press("Escape")
 
 
 def test_a_component_can_be_opened_from_the_table_by_keyboard_alone(
@@ -257,7 +258,7 @@ def test_the_map_follows_the_stream(visit: Callable[..., Visit], service: Runnin
 def test_a_component_gets_a_name_that_is_shown_from_then_on(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
-    opened = visit()
+    opened = visit(walk=True)
     page = opened.open("/s/gauge/map")
     page.locator(".tools .count", has_text="2,000 points").wait_for()
     page.locator("summary", has_text="as a table").click()
@@ -397,7 +398,7 @@ def test_points_far_from_the_middle_are_in_the_picture(visit: Callable[..., Visi
     put(service, "far", n_features=2, refinement=None)
     spot = np.random.default_rng(8).normal(size=(300, 2)) + 1000
     learn(service, "far", {"points": spot.tolist()})
-    page = visit().page
+    page = visit(walk=True).page
     page.route("**/far/projection", lambda route: (time.sleep(0.3), route.continue_()))
     page.goto(f"{service.url}/#/s/far/map")
     page.locator(".caption", has_text="feature 0 and feature 1").wait_for()
