@@ -191,8 +191,8 @@ def test_a_warm_up_of_format_1_goes_on(stream: Any) -> None:
 
 def test_a_warm_up_of_format_1_ends_with_the_same_components_where_fits_are_searched(stream: Any) -> None:
     """Only ids may differ: no fit is searched after rows that cannot be read again."""
-    x, _ = stream.nine(1_400)
-    settings = stream.settings(n_features=2, family="diagonal")
+    x, _ = stream.nine(600)
+    settings = stream.settings(n_features=2, family="diagonal", warmup_points=500)
     old, _ = from_bytes(of_format_1(stream.feed(settings, x[:300]).state))
     found, expected = stream.feed(old, x[300:]).state, stream.feed(settings, x).state
     assert same(found.stats, expected.stats)

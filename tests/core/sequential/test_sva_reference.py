@@ -74,7 +74,7 @@ def test_statistics_are_the_weighted_sums_of_all_points(sva, form):
 @pytest.mark.parametrize("pair_rule", ["entropy", "overlap"])
 def test_pair_sums_by_brute_force(sva, form, pair_rule):
     """Point by point, pair by pair, in plain Python numbers."""
-    prior, x, rules = sva.prior(form, 2), sva.clusters(200, 2, seed=5), sva.rules(pair_rule, 1e-6)
+    prior, x, rules = sva.prior(form, 2), sva.clusters(120, 2, seed=5), sva.rules(pair_rule, 1e-6)
     resp = reference_pass(prior, rules, x).resp
     got = sva.drive(prior, rules, x).components.pairs
     expected = np.zeros_like(got)

@@ -54,7 +54,7 @@ def test_refused_births_are_shared_among_the_components_there_are(sva, form):
 @pytest.mark.parametrize("threshold", [0.05, longer(0.5), 0.95])
 def test_birth_threshold(sva, form, threshold):
     """The larger, the fewer; below one half a newborn need not be the best of its point."""
-    prior, x, rules = sva.prior(form, 2), sva.clusters(250, 2, seed=1), sva.rules("none", birth_threshold=threshold)
+    prior, x, rules = sva.prior(form, 2), sva.clusters(150, 2, seed=1), sva.rules("none", birth_threshold=threshold)
     got, expected = sva.drive(prior, rules, x), reference_pass(prior, rules, x)
     np.testing.assert_array_equal(got.labels, expected.labels)
     np.testing.assert_array_equal(got.components.born_at, expected.born_at)
