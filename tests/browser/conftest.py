@@ -42,7 +42,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServi
 
 def fill(running: RunningService) -> None:
     rng = np.random.default_rng(1)
-    put(running, "gauge", n_features=6, half_life=20_000, refinement=None)
+    put(running, "gauge", n_features=6, half_life=20_000)
     put(running, "words", n_features=30, family="multinomial")
     put(running, "empty", n_features=3)
     centres = rng.normal(size=(7, 6)) * 6
@@ -56,7 +56,8 @@ def fill(running: RunningService) -> None:
 
 
 def put(running: RunningService, name: str, **settings: Any) -> None:
-    assert WEB.put(f"{running.url}/streams/{name}", json=settings).status_code == 201
+    """Make a stream, which is never refined by itself."""
+    assert WEB.put(f"{running.url}/streams/{name}", json={"refinement": None, **settings}).status_code == 201
 
 
 def learn(running: RunningService, name: str, body: dict[str, Any]) -> None:

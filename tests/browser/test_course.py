@@ -160,7 +160,7 @@ def test_series_are_drawn_from_what_the_stream_holds(visit: Callable[..., Visit]
 
 
 def test_a_refinement_is_started_followed_and_compared(visit: Callable[..., Visit], service: RunningService) -> None:
-    put(service, "refined", n_features=2, family="gaussian", refinement=None, warmup_points=100)
+    put(service, "refined", n_features=2, family="gaussian", warmup_points=100)
     rng = np.random.default_rng(4)
     for _ in range(3):
         learn(service, "refined", {"points": (rng.normal(size=(300, 2)) + rng.integers(3, size=(300, 1)) * 9).tolist()})
@@ -226,13 +226,13 @@ def test_a_stream_that_is_made_again_is_followed_from_its_beginning(
 ) -> None:
     opened = visit()
     opened.expected = ("404", "410")
-    put(service, "twice", n_features=2, family="gaussian", refinement=None)
+    put(service, "twice", n_features=2, family="gaussian")
     learn(service, "twice", {"points": [[float(i % 3) * 50, 0.0] for i in range(30)]})
     page = opened.open("/s/twice/life")
     page.locator(".tools .count", has_text="alive").wait_for()
     assert WEB.delete(f"{service.url}/streams/twice").status_code == 204
     page.locator("#notice", has_text="twice").wait_for()
-    put(service, "twice", n_features=2, family="gaussian", refinement=None)
+    put(service, "twice", n_features=2, family="gaussian")
     learn(service, "twice", {"points": [[0.0, float(i % 4) * 50] for i in range(30)]})
     page.locator(".state.live").wait_for()
     stored_and_shown(service, "twice", page)

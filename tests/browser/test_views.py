@@ -282,7 +282,7 @@ def test_a_component_gets_a_name_that_is_shown_from_then_on(
 
 def test_the_plane_stays_until_a_person_asks_for_another(visit: Callable[..., Visit], service: RunningService) -> None:
     """By the bodies of the page's own questions."""
-    put(service, "moving", n_features=3, refinement=None)
+    put(service, "moving", n_features=3)
     rng = np.random.default_rng(6)
     learn(service, "moving", {"points": (rng.normal(size=(60, 3)) + 8 * rng.integers(3, size=(60, 1))).tolist()})
     page = visit(own=True).page
@@ -381,7 +381,7 @@ def test_long_names_on_the_map_neither_hide_one_another_nor_are_cut_at_its_edge(
 def test_points_of_one_feature_are_shown_by_when_they_came(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
-    put(service, "line", n_features=1, refinement=None)
+    put(service, "line", n_features=1)
     learn(service, "line", {"points": [[float(i % 3) * 9 + 0.01 * i] for i in range(90)]})
     opened = visit(walk=True)
     page = opened.open("/s/line/map")
@@ -395,7 +395,7 @@ def test_points_of_one_feature_are_shown_by_when_they_came(
 
 def test_points_far_from_the_middle_are_in_the_picture(visit: Callable[..., Visit], service: RunningService) -> None:
     """The axes of two features are chosen after the first answer, and the map is laid out meanwhile."""
-    put(service, "far", n_features=2, refinement=None)
+    put(service, "far", n_features=2)
     spot = np.random.default_rng(8).normal(size=(300, 2)) + 1000
     learn(service, "far", {"points": spot.tolist()})
     page = visit(walk=True).page
@@ -473,7 +473,7 @@ def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
     visit: Callable[..., Visit], service: RunningService
 ) -> None:
     families = {"cpu": "gaussian", "errors": "poisson", "region": "categorical"}
-    put(service, "mixed", family=families, feature_names=list(families), refinement=None)
+    put(service, "mixed", family=families, feature_names=list(families))
     rng = np.random.default_rng(9)
     kind = rng.integers(2, size=600)
     cpu = np.array([20.0, 8000.0])[kind] + rng.normal(size=600)
