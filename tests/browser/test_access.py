@@ -167,8 +167,7 @@ def test_a_name_written_from_right_to_left_turns_nothing_else(
 
 
 def test_a_long_name_has_the_room_that_a_drawing_has_for_it(visit: Callable[..., Visit]) -> None:
-    page = visit(walk=True).open("/")
-    page.locator("h1").wait_for()
+    page = visit(walk=True).anywhere()
     found = page.evaluate(
         """async (names) => {
             const { fittingText } = await import("/static/dashboard/canvas.js");

@@ -36,7 +36,7 @@ def lives(page: Any, events: list[dict[str, Any]], today: dict[str, Any] | None,
 
 
 def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
-    page = visit(walk=True).open("/")
+    page = visit(walk=True).anywhere()
     events = [
         event("born", 10, [], [0]), event("born", 20, [], [1]), event("split", 100, [0], [0, 2]),
         event("merged", 200, [0, 1], [0]), event("refined", 300, [0, 2], [3]), event("adopted", 300, [], []),
@@ -66,7 +66,7 @@ def test_lives_follow_from_events(visit: Callable[..., Visit]) -> None:
 
 
 def test_no_two_lives_of_one_lane_overlap(visit: Callable[..., Visit]) -> None:
-    page = visit(walk=True).open("/")
+    page = visit(walk=True).anywhere()
     rng = np.random.default_rng(2)
     events, alive, following = [], [0], 1
     events.append(event("born", 0, [], [0]))
@@ -106,8 +106,7 @@ def test_the_events_are_told_in_words_and_open_a_component(visit: Callable[..., 
 
 
 def test_events_of_clusters_are_told_as_such(visit: Callable[..., Visit]) -> None:
-    page = visit(walk=True).open("/")
-    page.locator("h1").wait_for()
+    page = visit(walk=True).anywhere()
     happened = {
         "cluster 6 appeared": ("cluster-born", [], [6]),
         "cluster 0 disappeared": ("cluster-gone", [0], []),

@@ -354,7 +354,7 @@ def test_a_colour_follows_from_the_id_alone(visit: Callable[..., Visit]) -> None
 
 
 def test_long_names_on_the_map_neither_hide_one_another_nor_are_cut_at_its_edge(visit: Callable[..., Visit]) -> None:
-    placed = visit(walk=True).open("/").evaluate(
+    placed = visit(walk=True).anywhere().evaluate(
         """async (means) => {
             const [{placedNames}, {Viewport}] = await Promise.all(
                 ["map_draw", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
@@ -442,7 +442,7 @@ ANSWERS = """async ([order]) => {
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_only_the_answer_for_the_chosen_plane_is_shown(visit: Callable[..., Visit], order: list[int]) -> None:
     """Two questions are asked: the second of three comes while the first has no answer."""
-    assert visit(walk=True).open("/").evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
+    assert visit(walk=True).anywhere().evaluate(ANSWERS, [order]) == [2, [4, 5], [False, False, True]]
 
 
 NEW_COMPONENTS = """async () => {
@@ -466,7 +466,7 @@ def test_components_that_are_newer_than_the_clusters_have_a_cluster_when_they_ar
     visit: Callable[..., Visit],
 ) -> None:
     """So they have its colour at once, and nothing is asked twice. For seconds after a refinement all were grey."""
-    assert visit(walk=True).open("/").evaluate(NEW_COMPONENTS) == [[True, False], [3, 5], 1]
+    assert visit(walk=True).anywhere().evaluate(NEW_COMPONENTS) == [[True, False], [3, 5], 1]
 
 
 def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
@@ -571,7 +571,7 @@ def test_points_are_squares_in_the_colours_of_their_clusters(
 def test_the_point_under_the_pointer_is_the_nearest(visit: Callable[..., Visit]) -> None:
     rng = np.random.default_rng(4)
     points, places = rng.uniform(0, 100, size=(300, 2)), rng.uniform(0, 400, size=(200, 2))
-    found = visit(walk=True).open("/").evaluate(
+    found = visit(walk=True).anywhere().evaluate(
         """async ([points, places]) => {
             const [{under}, {Viewport}] = await Promise.all(
                 ["hover", "viewport"].map(name => import(`/static/dashboard/${name}.js`)));
