@@ -262,6 +262,7 @@ async def test_a_pause_adds_nothing_to_what_prometheus_counts(
 
 
 @NEEDS_REDIS
+@pytest.mark.usefixtures("new_processes")
 @pytest.mark.parametrize(
     ("store_kind", "change"),
     [
