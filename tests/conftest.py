@@ -20,39 +20,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG_FILES = (
-    "tests/statistical/test_stream_quality.py",
-    "tests/service/routes/test_configured_sources.py",
-    "tests/browser/test_views.py",
-    "tests/system/test_documents.py",
-    "tests/service/cli/test_connect_kafka.py",
-    "tests/service/streams/refinement/test_worker.py",
-    "tests/system/test_kill_points.py",
-    "tests/service/store/redis_store/test_redis_sentinel.py",
-    "tests/system/test_examples.py",
-    "tests/browser/test_sources.py",
+    "tests/statistical/sampling/test_sbc.py",
     "tests/system/test_redis_faults.py",
-    "tests/system/test_back_up.py",
-    "tests/browser/test_course.py",
-    "tests/system/test_readme.py",
-    "tests/system/test_redis_cut_off.py",
-    "tests/system/test_kill_connect.py",
-    "tests/core/estimators/test_batch_contract.py",
-    "tests/contract/test_families.py",
-    "tests/system/test_kill_refinement.py",
-    "tests/browser/test_access.py",
+    "tests/statistical/sampling/test_geweke.py",
     "tests/system/test_redis_roles.py",
-    "tests/service/streams/test_shared.py",
-    "tests/service/routes/test_webhooks.py",
-    "tests/simulation/test_simulation.py",
-    "tests/service/cli/test_connect_redis.py",
-    "tests/system/test_redis_refining.py",
-    "tests/browser/test_points.py",
-    "tests/service/test_app.py",
-    "tests/service/cli/test_text_columns.py",
-    "tests/service/streams/test_leases.py",
-    "tests/core/offline/test_fits_of_datasets.py",
+    "tests/service/routes/test_configured_sources.py",
+    "tests/statistical/test_memory.py",
+    "tests/system/test_kill.py",
+    "tests/system/test_papers.py",
+    "tests/system/test_cold_kernels.py",
+    "tests/system/test_kill_connect.py",
+    "tests/system/test_examples.py",
     "tests/system/test_shared_pieces.py",
+    "tests/system/test_kill_refinement.py",
+    "tests/system/test_documents.py",
+    "tests/system/test_redis_refining.py",
     "tests/system/test_real_streams.py",
+    "tests/system/test_redis_leases.py",
+    "tests/simulation/test_simulation.py",
+    "tests/service/streams/refinement/test_worker.py",
+    "tests/service/test_app.py",
 )
 """Files that take longest. Those that compute and those that wait take turns, so that no processor rests."""
 LONG_ROOMS = ("tests/system/", "tests/statistical/", "tests/simulation/", "tests/browser/")
@@ -104,21 +91,12 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long files first. Else one process runs the last of them alone, after all others are done.
+    """Put long files first. Else one process runs the last of them alone, after all others are done."""
+    places = {file: place for place, file in enumerate(LONG_FILES)}
 
-    Of the others, files of all rooms take turns: those of the service wait a lot, and those of the library compute.
-    """
-    files = dict.fromkeys(item.nodeid.partition("::")[0] for item in items)
-    rooms: dict[str, list[str]] = {}
-    for file in files:
-        rooms.setdefault("/".join(file.split("/")[:2]), []).append(file)
-    share = {file: (i + 0.5) / len(room) for room in rooms.values() for i, file in enumerate(room)}
-    first = {file: place for place, file in enumerate(LONG_FILES)}
-
-    def place(item: pytest.Item) -> tuple[float, float]:
-        file = item.nodeid.partition("::")[0]
-        rank = first.get(file, len(LONG_FILES) + (not file.startswith(LONG_ROOMS)))
-        return rank, share[file]
+    def place(item: pytest.Item) -> int:
+        later = len(LONG_FILES) + (not item.nodeid.startswith(LONG_ROOMS))
+        return places.get(item.nodeid.partition("::")[0], later)
 
     items.sort(key=place)
 

@@ -250,6 +250,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await asyncio.to_thread(pin_blas)  # before any learner computes: this process may have loaded NumPy already
     answers = service.settings.role in ("all", "api")
     service.warmth.start()
+    if answers:
+        service.decoder.start()
     children: ChildServer = app.state.children
     if service.runtime.source_runner is not None:
         try:

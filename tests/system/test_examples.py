@@ -109,7 +109,6 @@ def test_planted_anomalies_are_flagged_and_the_page_shows_it(run: Run) -> None:
     assert int(rows[-1].split()[-3]) <= 2 * 0.005 * 6_000  # the threshold has followed the change
 
 
-@pytest.mark.slow
 def test_batch_finds_the_groups_and_prints_what_the_page_shows(run: Run) -> None:
     header, *rows, last = run("batch.py")
     assert header.split()[:2] == ["method", "components"]

@@ -86,11 +86,9 @@ def logged(service: RunningService, n: int) -> np.ndarray:
     return np.concatenate([np.asarray(from_log(e.payload)) for e in entries if e.kind == "batch"])
 
 
-@pytest.mark.slow
 def test_a_kafka_topic_is_stored_once_over_kills_of_two_connectors(
     start_service: Callable[..., RunningService], tmp_path: Path
 ) -> None:
-    """`tests/service/cli/test_connect_kafka.py` says so of restarts and of rebalancing, in less time."""
     pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
     from harness.mock_kafka import kafka_for_tests
 

@@ -84,7 +84,6 @@ def test_a_command_writes_its_table(command: str, tmp_path: Path, monkeypatch: p
     check_tables(tmp_path, tables, columns)
 
 
-@pytest.mark.slow
 def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
     run(AS_A_PROCESS, tmp_path)
     check_tables(tmp_path, *COMMANDS[AS_A_PROCESS])

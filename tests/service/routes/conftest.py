@@ -22,6 +22,7 @@ from shoal_service.routes.service import Service
 from shoal_service.settings import Settings
 from shoal_service.store import Store
 from shoal_service.streams.learner import thread
+from shoal_service.wire import Decoder
 
 JSON = {"Content-Type": "application/json"}
 OVER_REDIS = (
@@ -124,6 +125,9 @@ def store_settings(store_kind: str, tmp_path: Path, request: pytest.FixtureReque
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch, store_settings: dict[str, Any]) -> Start:
     """Start services over one folder (or over a store that is given); settings may be overridden."""
+    monkeypatch.setattr(
+        Decoder, "start", lambda self: None
+    )  # its child is started when a large JSON body comes, if ever
     monkeypatch.setattr(thread, "WAIT_S", 0.02)
 
     @asynccontextmanager

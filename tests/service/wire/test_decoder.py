@@ -38,14 +38,13 @@ from shoal_service.wire.decoder.process import DecoderProcess
 LIMITS = WireLimits(max_body_bytes=10_000_000, max_rows=100_000, max_features=100)
 X = np.random.default_rng(0).normal(size=(2_000, 8))
 LARGE = json_body(X.tolist())
-REQUEST = DecodeRequest(JSON, None, LIMITS, len(LARGE))
 Work = Callable[[Decoder], Awaitable[Any]]
 
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[DecoderProcess]:
     process = DecoderProcess()
-    process.decode(LARGE, REQUEST)
+    process.warm(LIMITS)
     yield process
     process.end()
     process.discard()
@@ -54,6 +53,7 @@ def child() -> Iterator[DecoderProcess]:
 def with_decoder(work: Work, **settings: Any) -> Any:
     async def run() -> Any:
         decoder = Decoder(LIMITS, **settings)
+        decoder.start()
         try:
             return await work(decoder)
         finally:
@@ -167,11 +167,12 @@ def test_an_answer_half_read_does_not_reach_the_next_body(
     def out_of_memory(*_: Any) -> None:
         raise MemoryError
 
+    request = DecodeRequest(JSON, None, LIMITS, len(LARGE))
     monkeypatch.setattr(process_module, "read_points", out_of_memory)
     with pytest.raises(MemoryError):
-        child.decode(LARGE, REQUEST)
+        child.decode(LARGE, request)
     monkeypatch.undo()
-    np.testing.assert_array_equal(child.decode(LARGE, REQUEST).x, X)
+    np.testing.assert_array_equal(child.decode(LARGE, request).x, X)
 
 
 def test_a_fault_that_nobody_foresaw_is_no_refusal() -> None:
@@ -204,15 +205,8 @@ def test_the_child_loads_little(child: DecoderProcess) -> None:
 
 def test_the_child_dies_with_a_parent_that_is_killed() -> None:
     script = (
-        "import time\n"
-        "from shoal_service.wire.decoder.frames import DecodeRequest\n"
-        "from shoal_service.wire.decoder.process import DecoderProcess\n"
-        "from shoal_service.wire.points import WireLimits\n"
-        "child = DecoderProcess()\n"
-        "body = b'{\"points\": [[0]]}'\n"
-        "child.decode(body, DecodeRequest('application/json', None, WireLimits(1000, 10, 10), len(body)))\n"
-        "print(child.pid, flush=True)\n"
-        "time.sleep(60)"
+        "import time; from shoal_service.wire import *; from shoal_service.wire.decoder.process import DecoderProcess\n"
+        "p = DecoderProcess(); p.warm(WireLimits(1000, 10, 10)); print(p.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script],
@@ -260,13 +254,28 @@ def test_a_closed_decoder_refuses_and_closes_again() -> None:
     with_decoder(work)
 
 
-def test_no_child_starts_before_a_body_needs_one() -> None:
+def test_bodies_are_refused_before_they_wait() -> None:
     async def work(decoder: Decoder) -> None:
-        assert (await decoder.decode(b'{"points": [[0, 1]]}', JSON)).n_points == 1
         with pytest.raises(BodyTooLargeError):
             await decoder.decode(bytes(10_000_001), JSON)
         assert pids(decoder) == [None]
-        assert (await decoder.decode(LARGE, JSON)).n_points == 2_000
-        assert pids(decoder) != [None]
 
-    with_decoder(work)
+    async def run() -> None:
+        decoder = Decoder(LIMITS)
+        try:
+            await work(decoder)
+        finally:
+            decoder.close()
+
+    asyncio.run(run())
+
+
+def test_a_child_starts_by_itself_when_nobody_warmed_it() -> None:
+    async def run() -> None:
+        decoder = Decoder(LIMITS)
+        try:
+            assert (await decoder.decode(LARGE, JSON)).n_points == 2_000
+        finally:
+            decoder.close()
+
+    asyncio.run(run())

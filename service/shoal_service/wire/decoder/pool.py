@@ -1,8 +1,7 @@
 """Decoding that does not block the event loop: `await decoder.decode(body, content_type)`.
 
 Small bodies are decoded at once. Large JSON and NDJSON bodies go to a child process, because their C decoder holds the
-lock of the interpreter the whole time. The child starts with the first of them, which waits a quarter of a second.
-Other large bodies go to a thread: NumPy, zlib and Arrow release the lock.
+lock of the interpreter the whole time. Other large bodies go to a thread: NumPy, zlib and Arrow release the lock.
 """
 
 import asyncio
@@ -47,6 +46,11 @@ class Decoder:
             self._idle.put(child)
         self._callers = ThreadPoolExecutor(processes, "shoal-decode-json")
         self._threads = ThreadPoolExecutor(_THREADS, "shoal-decode")
+
+    def start(self) -> None:
+        """Start the children in the background, so that the first large body does not wait for them."""
+        for _ in self._children:
+            self._callers.submit(self._warm_child)
 
     async def decode(
         self,
@@ -112,6 +116,10 @@ class Decoder:
             yield child
         finally:
             self._idle.put(child)
+
+    def _warm_child(self) -> None:
+        with self._borrowed_child() as child:
+            child.warm(self.limits)
 
     def _decode_in_child(self, body: Body, request: DecodeRequest) -> Points:
         with self._borrowed_child() as child:

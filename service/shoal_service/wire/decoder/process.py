@@ -6,13 +6,14 @@ import subprocess
 from shoal_service.child_processes import command_of, environment
 from shoal_service.errors import NotReadyError, OverloadedError
 from shoal_service.wire.decoder.frames import Answer, DecodeRequest, Fault, error_of, read_points, receive, send
-from shoal_service.wire.points import Body, Points
+from shoal_service.wire.formats.media_types import Format
+from shoal_service.wire.points import Body, Points, WireLimits
 
 _TRIES = 2
 
 
 class DecoderProcess:
-    """One child. Only one thread at a time may call `decode`. Any thread may call `end` at any time."""
+    """One child. Only one thread at a time may call `decode` or `warm`. Any thread may call `end` at any time."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -22,6 +23,11 @@ class DecoderProcess:
     def pid(self) -> int | None:
         """Process id of the child; None if there is no child."""
         return self._child.pid if self._child else None
+
+    def warm(self, limits: WireLimits) -> None:
+        """Start the child and wait until it has decoded a small body."""
+        body = b'{"points": [[0]]}'
+        self.decode(body, DecodeRequest(Format.JSON, None, limits, len(body)))
 
     def decode(self, body: Body, request: DecodeRequest) -> Points:
         """Decode like `wire.decode`, in the child. A child that dies is replaced, and the new one tries once more.
