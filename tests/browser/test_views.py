@@ -483,8 +483,10 @@ def test_columns_of_several_kinds_are_named_and_compared_each_by_itself(
     page.goto(f"{service.url}/#/s/mixed/map")
     page.locator(".caption", has_text="Each bar has a scale of its own").wait_for()
     bars = page.locator(".card .bar")
+    tracks = eventually(  # bars that are drawn again have no width for a moment
+        lambda: all(found := bars.evaluate_all("bars => bars.map(bar => bar.parentElement.offsetWidth)")) and found
+    )
     widths = bars.evaluate_all("bars => bars.map(bar => bar.offsetWidth / bar.parentElement.offsetWidth)")
-    tracks = bars.evaluate_all("bars => bars.map(bar => bar.parentElement.offsetWidth)")
     names = page.locator(".card .bars .term").all_inner_texts()
     numbers = page.locator(".card .bars .number").evaluate_all("all => all.map(one => one.firstChild.textContent)")
     for name, number, width in zip(names, numbers, widths, strict=True):
